@@ -10,7 +10,7 @@ from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.pipeline.dataset_pipeline import Vocabulary
 from posnet_data_prep.sources.archives import Archive
 from posnet_data_prep.sources.download import Downloads
-from posnet_data_prep.sources.own_files import is_table, own_pairs, own_text
+from posnet_data_prep.sources.readers import is_table, own_pairs, own_text
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import a_path, cache_folder, path_text
 from posnet_fairseq.shared.output_paths import check_for_fairseq
@@ -136,23 +136,19 @@ def _recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[st
         given["merges"] = tuple(given["merges"])
     if given.get("lowercase") is False:
         given["lowercase_first"] = False
+    for what, without in unread.items():
+        for name in filter(given.__contains__, without):
+            raise UsageError(f"{flag(name)} has no meaning with {what}. Leave it out.")
     chosen = replace(default, **given)
-    problems = [
-        f"{flag(name)} has no meaning with {what}. Leave it out."
-        for what, without in unread.items()
-        for name in without
-        if name in given
-    ]
     if len(chosen.merges) > 2:
-        problems.append(f"--merges {' '.join(map(str, chosen.merges))}: give one number, or one for each language.")
+        raise UsageError(f"--merges {' '.join(map(str, chosen.merges))}: give one number, or one for each language.")
     if chosen.min_length > chosen.max_length:
-        problems.append(f"--min-length {chosen.min_length} is more than --max-length {chosen.max_length}.")
+        raise UsageError(f"--min-length {chosen.min_length} is more than --max-length {chosen.max_length}.")
     if has_valid == (chosen.valid_every is not None):
-        problems.append(
+        raise UsageError(
             "a validation set comes from one place: give --valid FILES, or --valid-every 23 to take every 23rd pair of "
             "the training text; datasets that have one take neither."
         )
-    _refuse(problems)
     return chosen
 
 
@@ -165,21 +161,19 @@ def _languages(options: argparse.Namespace, sets: Mapping[str, Sequence[Path]]) 
     found = [tag_of(path) for path, _ in sides["train"]] or ["", ""]
     given = options.source_lang or found[0], options.target_lang or found[1]
     chosen = given[0].replace("-", "_"), given[1].replace("-", "_")
-    problems = [
-        f"{f'{flag(name)} {tag}'.rstrip()}: give a language, as de, gsw, zh_CN or eng_Latn. Without it, the files' "
-        "endings are taken if they are languages."
-        for name, tag in zip(("source_lang", "target_lang"), given, strict=True)
-        if not TAG.fullmatch(tag)
-    ]
+    for name, tag in zip(("--source-lang", "--target-lang"), given, strict=True):
+        if not TAG.fullmatch(tag):
+            raise UsageError(
+                f"{f'{name} {tag}'.rstrip()}: give a language, as de, gsw, zh_CN or eng_Latn. Without it, the files' "
+                "endings are taken if they are languages."
+            )
     if chosen[0] == chosen[1]:
-        problems.append(f"source and target are both {chosen[0]}. Give --source-lang and --target-lang.")
-    problems += [
-        f"--{name}: {path} stands for the {('source', 'target')[side]}, {given[side]}, and ends in {given[1 - side]}."
-        for name, files in sides.items()
-        for path, side in files
-        if tag_of(path).replace("-", "_") == chosen[1 - side]
-    ]
-    _refuse(problems)
+        raise UsageError(f"source and target are both {chosen[0]}. Give --source-lang and --target-lang.")
+    for name, files in sides.items():
+        for path, side in files:
+            if tag_of(path).replace("-", "_") == chosen[1 - side]:
+                place = f"the {('source', 'target')[side]}, {given[side]}"
+                raise UsageError(f"--{name}: {path} stands for {place}, and ends in {given[1 - side]}.")
     return chosen
 
 
@@ -197,12 +191,6 @@ def _sides(name: str, paths: Sequence[Path]) -> Iterator[tuple[Path, int]]:
             f"--{name} {' '.join(map(str, paths))}: these files are not in pairs. Give SOURCE TARGET "
             "[SOURCE TARGET ...], or tables, *.tsv."
         )
-
-
-def _refuse(problems: Sequence[str]) -> None:
-    """Refuse a command line that has problems, by the first of them."""
-    if problems:
-        raise UsageError(problems[0])
 
 
 @dataclass

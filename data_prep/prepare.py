@@ -1,25 +1,104 @@
 """posnet-prepare: download, read, clean, split and binarize a dataset."""
 
 import argparse
+import functools
 import os
 from pathlib import Path
 
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
 from posnet_data_prep import command_line
-from posnet_data_prep.display import report_result, show_datasets, show_plan
+from posnet_data_prep.command_line import Preparation
+from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
-from posnet_data_prep.pipeline.publish import is_published, publish, refuse_foreign
+from posnet_data_prep.pipeline.publish import is_published, publish, refuse_foreign, sentences
+from posnet_data_prep.pipeline.sets import LONGEST_WORD
 from posnet_data_prep.sources.download import Downloads
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
-from posnet_fairseq.shared.disk import are_on_one_disk, refuse_too_little_disk
+from posnet_fairseq.shared.disk import are_on_one_disk, free_bytes, refuse_too_little_disk
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_folder, check_stdout
-from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.shared.progress import ProgressReporter, amount, shown
 from posnet_fairseq.shared.stages import exclusive_lock, pending, run
 from posnet_fairseq.text.card import CARD
 
+_bytes = functools.partial(amount, unit="bytes")
+# What the reasons mean for which cleaning drops a pair.
+_REASONS = {
+    "empty": "one side empty",
+    "length": "too short or too long (--min-length, --max-length)",
+    "ratio": "lengths too different (--max-ratio)",
+    "copy": "equal sides (--drop-copies)",
+    "script": "a side without a letter of its language's script (--drop-other-scripts)",
+    "word": f"a word of more than {LONGEST_WORD:,} characters",
+}
 
-@command
+
+def show_datasets(downloads: Downloads) -> None:
+    """Print a table of the datasets that can be downloaded."""
+    table = Table()
+    for column in ("dataset", "training pairs", "download", "cached", "license"):
+        right = column in ("training pairs", "download")
+        table.add_column(column, justify="right" if right else "left", no_wrap=column != "license")
+    for name, dataset in DATASETS.items():
+        here = sum(downloads.cached(file) is not None for file in dataset.files)
+        licenses = "; ".join(dict.fromkeys(file.license for file in dataset.files))
+        size = sum(file.size or 0 for file in dataset.files)
+        cached = f"{here} of {len(dataset.files)} files"
+        table.add_row(name, f"{dataset.pairs['train']:,}", _bytes(size) if size else "?", cached, licenses)
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(f"Downloads are kept in {escape(shown(downloads.folder))}.", soft_wrap=True)
+    console.print("corpus and text prepare files of your own: posnet-prepare corpus --help", soft_wrap=True)
+
+
+def show_plan(
+    out: Path, asked: Preparation, pipeline: DatasetPipeline, downloads: Downloads, needed: int, to_load: int
+) -> None:
+    """Print all stages of a dataset, those to do, and the bytes that they write and that must be downloaded."""
+    todo = pending(pipeline.goal)
+    console = Console(highlight=False)
+    table = Table(title=escape(f"{asked.card.dataset} in {shown(out)}"))
+    for column in ("stage", "writes about", ""):
+        table.add_column(column, justify="right" if column == "writes about" else "left")
+    for file in asked.files:
+        state = "cached" if downloads.cached(file) else "to do"
+        table.add_row(f"download {file.name}", "?" if file.size is None else _bytes(file.size), state)
+    for stage in pipeline.stages:
+        table.add_row(stage.name, _bytes(stage.size), "to do" if stage in todo else "done")
+    console.print(table)
+    if asked.note:
+        console.print(asked.note, markup=False)
+    console.print(f"{escape(shown(out))}: {_bytes(needed)} needed, {_bytes(free_bytes(out))} free")
+    if to_load:
+        folder = downloads.folder
+        console.print(f"{escape(shown(folder))}: {_bytes(to_load)} to download, {_bytes(free_bytes(folder))} free")
+
+
+def report_result(out: Path, stages: Path, asked: Preparation, report: ProgressReporter) -> None:
+    """Print the sizes of a finished dataset, and the notes on it."""
+    card = asked.card
+    sizes = ", ".join(f"{count:,} {name}" for name, count in (card.sentences or {}).items())
+    if asked.pairs:
+        expected = ", ".join(f"{count:,} {name}" for name, count in asked.pairs.items())
+        sizes += f" (expected: {expected})"
+    ratio = "" if card.length_ratio is None else f"; length ratio γ = {card.length_ratio:.4f}"
+    vocabulary = ", ".join(f"{count:,} {name}" for name, count in (card.vocabulary or {}).items())
+    report.say(f"{out}: lines: {sizes}; vocabulary: {vocabulary}{ratio}")
+    if card.dropped:
+        report.say("training pairs that cleaning removed:")
+        width = max(len(f"{count:,}") for count in card.dropped.values())
+        for reason, count in card.dropped.items():
+            report.say(f"  {count:>{width},}  {_REASONS[reason]}")
+    for sentence in sentences(card.restored or {}, card.sentences or {}):
+        report.say(f"{sentence}.")
+    for note in card.notes or []:
+        report.say(f"note: {note}.")
+    report.say(f"{stages} has intermediate files: delete it unless you will prepare this dataset with other options.")
+
+
 @parsed_by(command_line.make_parser)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-prepare."""
@@ -56,9 +135,9 @@ def main(options: argparse.Namespace) -> None:
     refuse_too_little_disk(out, bytes_needed)
     if asked.note:
         report.say(asked.note)
-    with exclusive_lock(stages) as lock:
-        run(pipeline.text, report, lock)  # its files are published, too
-        run(pipeline.goal, report, lock)
+    with exclusive_lock(stages):
+        run(pipeline.text, report)  # its files are published, too
+        run(pipeline.goal, report)
         publish(out, pipeline, asked.card)
     report_result(out, stages, asked, report)
 

@@ -14,12 +14,10 @@ from posnet_eval.inputs.loading import load
 from posnet_eval.inputs.plan import Plan
 from posnet_eval.metrics import METRICS
 from posnet_eval.metrics.base import MetricOptions
-from posnet_eval.report.data import as_json
-from posnet_eval.report.publish import check, publish
+from posnet_eval.report.publish import as_json, check, publish
 from posnet_eval.report.tables import show
 from posnet_eval.statistics.cache import default_path
 from posnet_eval.statistics.scoring import compare
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import add_device_option, parsed_by
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import a_path, check_stdout
@@ -140,7 +138,6 @@ def _distinct_names(paths: Sequence[Path]) -> list[str]:
     return [str(path) for path in paths]
 
 
-@command
 @parsed_by(make_parser)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-score."""

@@ -6,7 +6,6 @@ import re
 import sys
 from importlib.metadata import EntryPoint
 
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import a_path, path_text
@@ -40,7 +39,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-@command
 @parsed_by(_parser)
 def main(options: argparse.Namespace) -> None:
     """Entry point of ``python -m posnet_fairseq``."""

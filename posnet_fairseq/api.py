@@ -11,11 +11,11 @@ Example::
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, Unpack, overload
+from typing import Literal, TypedDict, Unpack, overload
 
 import torch
 
-from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadOptions
+from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadOptions, TranslationLoadArguments
 from posnet_fairseq.inference.search.search_settings import SETTINGS, SearchSettings
 from posnet_fairseq.inference.searchable import SearchableModel, SearchArguments, refuse_no_path, results
 from posnet_fairseq.inference.translation import Translation
@@ -28,6 +28,15 @@ class _Settings(SearchArguments, total=False):
     """Optional arguments of :meth:`TranslationModel.translate` that do not change what it returns."""
 
     prefix: str | Sequence[str] | None
+    max_tokens: int
+    on_long: str
+
+
+class _Scoring(TypedDict, total=False):
+    """Optional arguments of :meth:`TranslationModel.score`."""
+
+    lenpen: float | None
+    attention: bool
     max_tokens: int
     on_long: str
 
@@ -107,26 +116,12 @@ class TranslationModel(SearchableModel):
 
     @overload
     def score(  # type: ignore[overload-overlap]
-        self,
-        sources: str,
-        translations: str,
-        *,
-        lenpen: float | None = None,
-        attention: bool = False,
-        max_tokens: int = MAX_TOKENS,
-        on_long: str = "error",
+        self, sources: str, translations: str, **settings: Unpack[_Scoring]
     ) -> Translation: ...
 
     @overload
     def score(
-        self,
-        sources: Sequence[str],
-        translations: Sequence[str],
-        *,
-        lenpen: float | None = None,
-        attention: bool = False,
-        max_tokens: int = MAX_TOKENS,
-        on_long: str = "error",
+        self, sources: Sequence[str], translations: Sequence[str], **settings: Unpack[_Scoring]
     ) -> list[Translation]: ...
 
     @refuse_unknown_arguments()
@@ -168,20 +163,11 @@ class TranslationModel(SearchableModel):
             return found[0] if isinstance(sources, str) else [one for (one,) in found]
 
 
-@refuse_unknown_arguments()
+@refuse_unknown_arguments(TranslationLoadArguments.__annotations__)
 def load(
     paths: str | Path | Sequence[str | Path],
     data: str | Path | None = None,
-    *,
-    device: str | torch.device = "cpu",
-    dtype: str = "float32",
-    fast: bool = False,
-    pretokenized: bool = False,
-    bpe_codes: str | Path | None = None,
-    sentencepiece_model: str | Path | None = None,
-    shortlist: str | Path | None = None,
-    compile: bool = False,
-    onnx: bool = False,
+    **options: Unpack[TranslationLoadArguments],
 ) -> TranslationModel:
     """Load a trained translation model.
 
@@ -192,9 +178,9 @@ def load(
         paths: checkpoint, or model folder of posnet-export; several make an ensemble.
         data: directory with the dictionaries and the card. Default: the first model's folder, or the directory that it
             was trained on.
-        device: device of torch, such as ``cuda``.
-        dtype: precision: ``float32``, ``bf16``, ``fp16``, or, on CPUs, ``int8``; or ``auto``: ``bf16`` on GPUs that
-            compute in it, else ``float32``.
+        device: device of torch, such as ``cuda``. Default: ``cpu``.
+        dtype: precision: ``float32`` (default), ``bf16``, ``fp16``, or, on CPUs, ``int8``; or ``auto``: ``bf16`` on
+            GPUs that compute in it, else ``float32``.
         fast: store position-based energies as tables, as posnet-precompute does.
         pretokenized: text is tokens between spaces already, and translations stay so.
         bpe_codes: split Moses words by these codes of subword-nmt.
@@ -213,17 +199,5 @@ def load(
         if not is_list or not several:
             raise UsageError(f"paths {paths!r:.50}: give the path of a model, or a list of paths.")
         refuse_no_path(data, "data", "a directory")
-        refuse_no_path(shortlist, "shortlist", "a file")
-        options = LoadOptions(
-            data=data,
-            device=device,
-            dtype=dtype,
-            fast=fast,
-            pretokenized=pretokenized,
-            bpe_codes=bpe_codes,
-            sentencepiece_model=sentencepiece_model,
-            shortlist=shortlist,
-            compile=compile,
-            onnx=onnx,
-        )
-        return TranslationModel(several, options)
+        refuse_no_path(options.get("shortlist"), "shortlist", "a file")
+        return TranslationModel(several, LoadOptions(data=data, **options))

@@ -15,7 +15,7 @@ from typing import Unpack, overload
 
 import torch
 
-from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadOptions
+from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadArguments, LoadOptions
 from posnet_fairseq.inference.search.search_settings import OF_TEXTS, SETTINGS
 from posnet_fairseq.inference.searchable import SearchableLanguageModel, SearchArguments, refuse_no_path, results
 from posnet_fairseq.inference.translation import Translation
@@ -80,20 +80,13 @@ class TextModel(SearchableLanguageModel):
             return results(lines, translator, nbest, max_tokens)
 
 
-@refuse_unknown_arguments()
+@refuse_unknown_arguments(LoadArguments.__annotations__)
 def load_language_model(
-    path: str | Path,
-    data: str | Path | None = None,
-    *,
-    device: str | torch.device = "cpu",
-    dtype: str = "float32",
-    fast: bool = False,
-    pretokenized: bool = False,
-    bpe_codes: str | Path | None = None,
-    sentencepiece_model: str | Path | None = None,
-    compile: bool = False,
+    path: str | Path, data: str | Path | None = None, **options: Unpack[LoadArguments]
 ) -> TextModel:
-    """Load a trained language model, a checkpoint or model folder; other arguments as of :func:`posnet_fairseq.load`.
+    """Load a trained language model, a checkpoint or model folder.
+
+    Other arguments are those of :func:`posnet_fairseq.load`, but for `shortlist` and `onnx`.
 
     Raises:
         UsageError: a file is missing, damaged or of another model, or an argument is not allowed.
@@ -102,14 +95,4 @@ def load_language_model(
         if not isinstance(path, str | Path):
             raise UsageError(f"path {path!r:.50}: give the path of a checkpoint or model folder.")
         refuse_no_path(data, "data", "a directory")
-        options = LoadOptions(
-            data=data,
-            device=device,
-            dtype=dtype,
-            fast=fast,
-            pretokenized=pretokenized,
-            bpe_codes=bpe_codes,
-            sentencepiece_model=sentencepiece_model,
-            compile=compile,
-        )
-        return TextModel([path], options)
+        return TextModel([path], LoadOptions(data=data, **options))

@@ -70,11 +70,9 @@ def test_a_lost_best_checkpoint_is_noticed():
         (numbered(10, 20, 40), None, "after updates 30"),
         (numbered(10, 90), None, "after updates 20, 30, 40, 50, 60 and 2 more"),
         (numbered(48, 52, 56, interval=4), 60, "after updates 60"),
-        (numbered(48, 52, 56, interval=4), 59, None),
         (numbered(48, 52, 56, interval=4), 50, None),
         (numbered(7, 10, 14, 20), None, None),  # ends of epochs between
         (numbered(10, 10**15, interval=1), None, "and 999999999999984 more"),
-        (numbered(10, 40, interval=0), None, None),
     ],
 )
 def test_gaps_are_noticed(chosen, last, missing):
@@ -119,7 +117,9 @@ def test_shared_tensors_are_saved_once(tmp_path, copies):
     for path in paths if copies else ():  # as fairseq saves a model on a GPU
         state = torch.load(path, weights_only=True)
         torch.save(state | {"model": {name: weight.clone() for name, weight in state["model"].items()}}, path)
-    mean = average(paths)["model"]
+    state = average(paths)
+    assert state["last_optimizer_state"] is None
+    mean = state["model"]
     assert mean["encoder.embed_tokens.weight"] is mean["decoder.output_projection.weight"]
 
 

@@ -2,8 +2,6 @@
 
 import os
 import pickle
-import subprocess
-import sys
 from argparse import Namespace
 from dataclasses import replace
 
@@ -69,14 +67,11 @@ def test_types_that_fairseq_stores_are_read_without_its_plugin(tmp_path):
     torch.save(state | {"extra_state": stored}, path)
     code = "import sys; from posnet_fairseq.inference.checkpoints import load_content; "
     code += "print(load_content(sys.argv[1])['extra_state'], 'posnet_fairseq.models' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    done = commands.python(code, path, check=True)
     assert done.stdout == f"{stored} False\n"
 
 
 def test_foreign_model(tmp_path):
-    torch.save({"cfg": {"model": {"_name": "lstm"}}}, tmp_path / "lstm.pt")
-    with pytest.raises(UsageError, match="holds the model lstm"):
-        read_checkpoint(tmp_path / "lstm.pt")
     torch.save([1, 2], tmp_path / "list.pt")
     with pytest.raises(UsageError, match="no model of posnet"):
         read_checkpoint(tmp_path / "list.pt")
@@ -109,12 +104,6 @@ def test_translate_long_and_empty_lines(capsys, monkeypatch, tmp_path, on_long, 
 
 def train(data, *more, arch="rposnet_tiny"):
     return ["train", *commands.train_arguments(data, data.parent / "run", "--max-update", "1", *more, arch=arch)]
-
-
-@pytest.mark.thorough  # 4 s: fairseq-train in its own process
-def test_fairseq_bad_options(tmp_path):
-    said = commands.fairseq_fails(*train(tmp_path, "--encoder-self-mixer", "rposnt"))
-    assert "--encoder-self-mixer rposnt: there is no such mixer" in said
 
 
 @pytest.mark.thorough  # 7 s: fairseq-train in its own process, again and again

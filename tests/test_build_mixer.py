@@ -1,16 +1,18 @@
 """``posnet_fairseq.build_mixer``: a mixer in any PyTorch model."""
 
-import subprocess
-import sys
+import dataclasses
 
 import pytest
 import torch
 from torch import nn
 
 import posnet_fairseq as posnet
+from posnet_fairseq.ops import chunks
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.causal import DecoderState
+from support.building import build_mixer as alone
+from support.building import settings
 
 PLACES = {"encoder": {}, "decoder": {"causal": True}, "cross": {"cross_attention": True}}
 CASES = [(name, place) for name in posnet.mixer_names() for place in get_mixer(name).places]
@@ -49,15 +51,6 @@ def test_it_learns_in_a_plain_training_loop(name, place):
     assert losses[-1] < 0.9 * losses[0]
 
 
-@pytest.mark.thorough  # 6 s and more
-def test_compiled_without_a_break_with_padding():
-    """All mixers: test_compiled_layers."""
-    mixer, (x, memory, mask) = build("rposnet", "encoder").eval(), batch("encoder")
-    torch._dynamo.reset()
-    compiled = torch.compile(mixer, backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(compiled(x, memory, padding_mask=mask), mixer(x, memory, padding_mask=mask))
-
-
 def test_options_are_those_of_the_architectures():
     assert build("rposnet", "encoder").energies[0].reach == 16
     assert build("rposnet", "encoder").gating.kind == "gelu"
@@ -86,9 +79,7 @@ def test_memory_of_another_width():
         ("rposnet", {"clip_distanc": 4}, "clip_distanc 4: rposnet does not read it; .* Did you mean clip_distance"),
         ("attention", {"clip_distance": 4}, "clip_distance 4: attention does not read it; it has no options"),
         ("rposnet", {"clip_distance": 0}, "^clip_distance 0: give 1 or more"),
-        ("rposnet", {"clip_distance": "far"}, "^clip_distance far: give a whole number"),
         ("irpe", {"irpe_mode": "bias", "irpe_on": "k"}, "^irpe_on k: .* or give irpe_mode contextual"),
-        ("translution", {"translution_layers": 1}, "translution_layers 1: translution does not read it"),
         ("fouriernet", {"causal": True}, "causal True: fouriernet stands in encoder only"),
         ("rope", {"cross_attention": True}, "cross_attention True: rope stands in encoder and decoder only"),
         ("rposnet", {"causal": True, "cross_attention": True}, "causal True: cross-attention sees the whole memory"),
@@ -96,12 +87,7 @@ def test_memory_of_another_width():
         ("linearnet", {"max_positions": 5000}, "^max_positions 5000: linearnet trains a matrix"),
         ("rope", {"embed_dim": 12}, "^num_heads 4: heads of 3 features cannot be turned in pairs .* embed_dim 12"),
         ("rposnet", {"dropout": 1}, "dropout 1: give 0 or more and less than 1"),
-        ("rposnet", {"dropout": "0.1"}, "dropout 0.1: give 0 or more"),
         ("rposnet", {"embed_dim": True}, "embed_dim True: give a whole number"),
-        ("rposnet", {"memory_dim": 0}, "memory_dim 0: give 1 or more"),
-        ("rposnet", {"gate": ""}, "gate : choose one of"),
-        ("rposnet", {"causal": "no"}, "causal 'no': give True or False"),
-        ("rposnet", {"clip_distance": None}, "clip_distance None: give a whole number"),
         ("attention", {"position_embedding": "learned"}, "position_embedding learned: attention reads no positions"),
         ("rposnet", {"name": ["a"]}, "there is no such mixer"),
     ],
@@ -159,16 +145,49 @@ def test_a_state_says_where_it_is():
     assert repr(layers) == f"DecoderState(position 1, 2 layers, each {state})"
 
 
-def test_it_costs_torch_and_nothing_else():
-    program = """
-import sys, torch
-torch.nn.TransformerEncoderLayer(16, 4)
-before = set(sys.modules)
-from posnet_fairseq import build_mixer, mixer_names
-for name in mixer_names():
-    build_mixer(name, 16, 4, 32)(torch.randn(1, 5, 16))
-heavy = "fairseq hydra omegaconf scipy pandas matplotlib sklearn sacrebleu sacremoses rich".split()
-print(sorted({name.partition(".")[0] for name in set(sys.modules) - before} & set(heavy)))
-"""
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (run.stdout.strip(), run.returncode) == ("[]", 0), run.stderr
+# Mixers that are built by the settings of a model's options, whose sentences name flags.
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"place": "decoder_self"}, "place decoder_self: choose one of encoder, decoder, cross"),
+        ({"embed_dim": 8.0}, r"--encoder-embed-dim 8\.0: give a whole number"),
+        ({"num_heads": 0}, "--encoder-attention-heads 0: give 1 or more"),
+        ({"max_positions": 0}, "--max-source-positions 0"),
+        ({"dropout": float("nan")}, "--attention-dropout nan"),
+    ],
+    ids=str,
+)
+def test_settings_of_no_mixer_are_refused(change, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        dataclasses.replace(settings("rposnet", "encoder"), **change)
+
+
+def test_options_of_another_mixer_are_refused():
+    with pytest.raises(UsageError, match=r"options of the type Config: .* RPosNet\.Config\(\)"):
+        settings("rposnet", "encoder", options=get_mixer("irpe").Config())
+
+
+ABSURD = [
+    ("shaw", {"clip_distance": 65537}, "--clip-distance 65537: give 1 or more, and at most 65,536"),
+    ("irpe", {"irpe_beta": 10**9}, "--irpe-beta 1000000000: give 1 or more, and at most 65,536"),
+    ("alpha_translution", {"alpha_dim": 60_000}, "--translution-clip left out: .* more than 2147483648 numbers"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "sentence"), ABSURD, ids=str)
+def test_distances_that_fill_the_memory_are_refused_before_they_do(name, options, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        alone(name, **options)
+
+
+def test_parameters_that_change_before_the_backward_pass_are_refused(monkeypatch):
+    """As autograd does where nothing is made again."""
+    monkeypatch.setattr(chunks, "CPU_LIMIT", 1)
+    mixer = alone("shaw")
+    monkeypatch.setattr(mixer, "should_recompute", lambda keys: True)
+    x = torch.randn(2, 5, 8, dtype=torch.float64)
+    output = mixer(x, x)
+    with torch.no_grad():
+        mixer.relative_key.add_(1)
+    with pytest.raises(RuntimeError, match="relative_key of Shaw has been modified by an inplace operation"):
+        output.sum().backward()

@@ -28,14 +28,6 @@ def test_neighbors_are_independent():
     assert not torch.equal(dropout(torch.ones(64), 0.5), dropout(torch.ones(64), 0.5))
 
 
-def test_seed():
-    x = torch.randn(5, 7)
-    torch.manual_seed(3)
-    first = dropout(x, 0.3)
-    torch.manual_seed(3)
-    assert torch.equal(dropout(x, 0.3), first)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_gradients_and_the_sum_with_a_residual(dtype):
     x = torch.randn(6, 50, dtype=dtype, requires_grad=True)

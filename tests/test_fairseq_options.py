@@ -1,12 +1,14 @@
 """What posnet does with every option of fairseq's tasks and models: the one table, and the refusals in it."""
 
 import dataclasses
+import multiprocessing
 import subprocess
 import sys
 import types
 
 import pytest
 from fairseq import checkpoint_utils, options
+from fairseq.data import EpochBatchIterator, RawLabelDataset
 from fairseq.tasks.language_modeling import LanguageModelingConfig
 from fairseq.tasks.translation import TranslationConfig
 
@@ -21,6 +23,7 @@ from posnet_fairseq.text import synthetic
 from posnet_fairseq.transformer.model_options import LanguageModelOptions, TransformerOptions
 from support.building import WORDS, language_model_options
 from support.checkpoints import checkpoint
+from support.commands import python
 
 # HONORED: inference reads as training did. REFUSED: by name, in training. WITHOUT_EFFECT on what a model reads at
 # inference: it is about which sentences are trained on, the padding around them, validation, or the machine.
@@ -132,7 +135,7 @@ print(interpret_dc_type(str | None), interpret_dc_type(int), tasks.TASK_REGISTRY
 def test_types_as_python_314_writes_them_are_read(minor):
     """Without the repair, they are not: where that changes, the repair can be removed."""
     script = READS.format(script=optional_types.__file__, minor=minor)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    done = python(script)
     read = "<class 'str'>" if minor == 14 or sys.version_info >= (3, 14) else "str | None"
     expected = f"{read} <class 'int'> <class 'fairseq.tasks.translation.TranslationTask'>"
     assert done.stdout.splitlines()[-1:] == [expected], done.stderr
@@ -146,3 +149,21 @@ def test_commands_of_fairseq_start_in_the_form_of_python_314(monkeypatch):
         assert repaired(["torchrun"]) == ["torchrun"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout.startswith("usage: fairseq-train"), done.stderr
+
+
+@pytest.fixture
+def _start_as_in_python_314():
+    usual = multiprocessing.get_start_method()
+    multiprocessing.set_start_method("forkserver", force=True)
+    yield
+    multiprocessing.set_start_method(usual, force=True)
+
+
+@pytest.mark.usefixtures("_start_as_in_python_314")
+@pytest.mark.parametrize("buffered", [0, 2])
+def test_workers_that_read_batches_are_forked(buffered):
+    """Others could not be given a function without a name."""
+    batches = EpochBatchIterator(
+        RawLabelDataset([3, 4]), lambda read: read, [[1], [0]], num_workers=1, buffer_size=buffered
+    )
+    assert list(batches.next_epoch_itr(shuffle=False)) == [[4], [3]]

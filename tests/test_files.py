@@ -7,7 +7,7 @@ import torch
 from posnet_fairseq.shared import files
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import explain
-from posnet_fairseq.shared.files import read_lines, replacing, write_lines
+from posnet_fairseq.shared.files import read_lines, write_lines
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.text.plain import read_parallel
 
@@ -35,11 +35,6 @@ def test_invalid_utf8_is_located(tmp_path, content, where):
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(UsageError, match=f"file is not UTF-8: {where}"):
         read_lines(tmp_path / "file")
-
-
-def test_missing_file(tmp_path):
-    with pytest.raises(UsageError, match="nothing: No such file"):
-        read_lines(tmp_path / "nothing")
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.ENOENT])
@@ -74,13 +69,6 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path):
         write_lines(tmp_path / "file", fail())
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert read_lines(tmp_path / "file") == ["old"]
-
-
-def test_unwritable_place(tmp_path):
-    with pytest.raises(UsageError, match="is not there"), replacing(tmp_path / "no" / "file"):
-        pass
-    with pytest.raises(UsageError, match="is a directory"), replacing(tmp_path):
-        pass
 
 
 def test_a_file_that_cannot_be_read_on_is_named(tmp_path):

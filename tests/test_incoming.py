@@ -51,19 +51,6 @@ def test_a_file_has_the_lines_of_read_lines(tmp_path, content, most):
     assert every(IncomingLines(tmp_path / "file"), most) == read_lines(tmp_path / "file")
 
 
-def test_it_takes_what_is_there_and_does_not_wait_for_more(pipe):
-    lines, write = pipe
-    write(b"a\nb\nc\nd")
-    assert lines.take(2) == ["a", "b"]
-    assert lines.take(9) == ["c"]
-    write(b"e\n")
-    assert lines.take(9) == ["de"]
-    write(b"f\ng")
-    write(b"")
-    assert lines.take(9) == ["f", "g"]
-    assert lines.take(9) == []
-
-
 def test_lines_in_front_of_a_bad_one_are_returned(pipe):
     lines, write = pipe
     write(b"a\nb\n\xff\nc\n")
@@ -104,9 +91,3 @@ def test_a_compressed_file(tmp_path):
     (tmp_path / "file").write_bytes(gzip.compress(b"a\n"))
     with pytest.raises(UsageError, match="file is compressed"):
         IncomingLines(tmp_path / "file").take(1)
-
-
-@pytest.mark.parametrize(("name", "says"), [("none", "No such file"), (".", "Is a directory")])
-def test_no_file(tmp_path, name, says):
-    with pytest.raises(UsageError, match=says):
-        IncomingLines(tmp_path / name).take(1)

@@ -40,6 +40,15 @@ def doubled(given):
     ]
 
 
+def assert_equal_to_torch(given, upstream=None):
+    y, found = gradients(linear, given, upstream)
+    expected_y, expected = gradients(F.linear, doubled(given), upstream)
+    assert is_by_onednn(y)
+    torch.testing.assert_close(y.double(), expected_y, rtol=1e-4, atol=1e-4)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-3)
+
+
 def constant(y):
     return torch.ones(1, dtype=y.dtype).expand_as(y)
 
@@ -48,13 +57,7 @@ def constant(y):
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("inputs", "outputs"), [(48, 48), (32, 112), (112, 32)])
 def test_equal_to_torch(inputs, outputs, bias, upstream):
-    given = arguments(inputs, outputs, bias)
-    y, found = gradients(linear, given, upstream)
-    expected_y, expected = gradients(F.linear, doubled(given), upstream)
-    assert is_by_onednn(y)
-    torch.testing.assert_close(y.double(), expected_y, rtol=1e-4, atol=1e-4)
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-3)
+    assert_equal_to_torch(arguments(inputs, outputs, bias), upstream)
 
 
 @pytest.mark.parametrize("layout", ["transposed", "a part", "frozen weight", "frozen input"])
@@ -67,12 +70,7 @@ def test_other_arguments(layout):
         x = torch.cat([x, x], dim=2).detach()[..., 24:72].requires_grad_()
     else:
         (weight if "weight" in layout else x).requires_grad_(False)
-    y, found = gradients(linear, (x, weight, bias))
-    expected_y, expected = gradients(F.linear, doubled((x, weight, bias)))
-    assert is_by_onednn(y)
-    torch.testing.assert_close(y.double(), expected_y, rtol=1e-4, atol=1e-4)
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-3)
+    assert_equal_to_torch((x, weight, bias))
 
 
 def test_gradients_of_gradients():

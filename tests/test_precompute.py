@@ -82,18 +82,9 @@ def test_precomputed_model_is_not_trained(tmp_path):
         model.train()
 
 
-def test_the_trained_model_is_not_overwritten(tmp_path, capsys):
-    path = checkpoint(tmp_path / "model.pt", "rposnet")
-    before = path.read_bytes()
-    assert "which would be lost" in fails(capsys, precompute.main, path, "--out", tmp_path / "." / "model.pt")
-    assert path.read_bytes() == before
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ("--out {0}", "is a directory. Give the name of a file"),
-        ("--out {0}/none/fast.pt", "is not there. Make it first"),
         ("--out {0}/fast.pt --data {0}", "--data .* is read to check --max-length. Give that too"),
         ("--out {0}/fast.pt --max-length 0", "give 1 or more, and at most the model's --max-source-positions 24"),
         ("--out {0}/fast.pt --data {0}/none --max-length 9", "none holds no binarized set to translate"),

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from support.commands import ROOT
-from support.signals import default_signals
+from support.signals import default_signals, wait_until
 
 CODE = """
 import os, time
@@ -42,10 +42,7 @@ def test_no_process_outlives_its_parent(how):
         workers = {int(parent.stdout.readline()) for _ in range(6)}
         assert len(workers) == 2
         parent.send_signal(how)
-    deadline = time.monotonic() + 20
-    while any(os.path.exists(f"/proc/{worker}") for worker in workers):
-        assert time.monotonic() < deadline, "a worker lives on"
-        time.sleep(0.05)
+    wait_until(lambda: not any(os.path.exists(f"/proc/{worker}") for worker in workers), "a worker lives on", 20)
 
 
 def test_a_process_that_fails_leaves_no_lock(tmp_path):

@@ -39,7 +39,6 @@ def refusal(read, *arguments):
         ('{"a": 1, "b": {"c": 1, "d": 2, "c": 1}}', " is no JSON: 'c' is there twice."),
         ("[" * 100_000, " is no JSON: it is nested too deeply."),
         ("NaN", " is no JSON: NaN is no finite number of at most 40 digits."),
-        ("1e999", " is no JSON: 1e999 is no finite number of at most 40 digits."),
         (f"-{'9' * 400}", f" is no JSON: -{'9' * 49} is no finite number of at most 40 digits."),
         ("[1]", ": it is [1], it should be a mapping."),
         ("{}", ": it lacks seed."),
@@ -73,9 +72,7 @@ def test_json_of_its_type(tmp_path):
         ("seed: 1\nsize: big\nseed: 1", " is not YAML in line 3: 'seed' is there twice."),
         ("scores: &a {x: *a}", " is not YAML in line 1: found unconstructable recursive node."),
         ("[" * 5000, " is not YAML: it is nested too deeply."),
-        ("seed: one", ": seed is 'one', it should be a whole number."),
         (f"seed: {'9' * 400}", f": seed is '{'9' * 49}, it should be a whole number <= 9."),
-        ("seed: 1\nmixer: a", ": it has the unknown key mixer; there are seed, size, scores, case."),
     ],
 )  # fmt: skip
 def test_yaml_that_is_none_or_not_of_its_type(tmp_path, text, sentence):

@@ -2,8 +2,6 @@
 
 import copy
 import pickle
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -12,6 +10,7 @@ import posnet_fairseq as posnet
 from posnet_fairseq.inference.packing import pack as packing
 from support.building import build_language_model
 from support.checkpoints import checkpoint, language_model_checkpoint
+from support.commands import python
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +19,7 @@ def path(tmp_path_factory):
 
 
 def run(program, *arguments):
-    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=100)
+    done = python(program, *arguments, timeout=100)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 

@@ -4,18 +4,9 @@ import pytest
 import torch
 
 from posnet_fairseq.mixers.bases import position_based
-from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.ops import band
-from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
-from support.building import build_mixer, build_model, vectors
-
-STATIC = [
-    (name, place)
-    for name in mixer_names()
-    if issubclass(get_mixer(name), PositionBasedMixer)
-    for place in get_mixer(name).places
-]
+from support.building import POSITION_BASED_IN_PLACES, build_mixer, build_model, vectors
 
 
 def dropping(name, place):
@@ -33,7 +24,7 @@ def call(mixer, sentences=5, tokens=11):
     return x, memory, {"padding_mask": None if mixer.place == "decoder" else mask, **vectors(30, 8)}
 
 
-@pytest.mark.parametrize(("name", "place"), STATIC, ids=str)
+@pytest.mark.parametrize(("name", "place"), POSITION_BASED_IN_PLACES, ids=str)
 @pytest.mark.parametrize("fewest_blocks", [0, 6])
 def test_each_sentence_has_its_own_weights_and_the_dropout_of_all(name, place, fewest_blocks, monkeypatch):
     """Also where sentences are long enough for the band, whose offsets share weights but not their dropout."""

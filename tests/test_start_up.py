@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from importlib.metadata import entry_points
 
 import pytest
@@ -16,12 +14,12 @@ from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.inference.model_loading import build_model
 from posnet_fairseq.inference.packing import pack as packing
 from support.checkpoints import checkpoint
-from support.commands import COMMANDS
+from support.commands import COMMANDS, python
 
 
 def run(program, *arguments):
     """The last line that a program of Python prints, as JSON."""
-    ran = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+    ran = python(program, *arguments, check=True)
     return json.loads(ran.stdout.splitlines()[-1])
 
 
@@ -69,7 +67,7 @@ def test_fairseq_that_does_not_import_is_explained(tmp_path):
     (tmp_path / "fairseq.py").write_text("raise ValueError('mutable default')\n")
     program = "import posnet_fairseq.models"
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    ran = python(program, env=environment)
     assert "ImportError: fairseq does not import on Python" in ran.stderr
     assert "(ValueError: mutable default)" in ran.stderr
 

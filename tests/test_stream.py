@@ -8,6 +8,7 @@ import pytest
 
 from posnet_fairseq.cli import translate
 from support.checkpoints import checkpoint
+from support.commands import refused
 
 OPTIONS = "--pretokenized --cpu --beam 2 --max-len-b 6".split()
 SOURCES = [
@@ -177,8 +178,5 @@ def test_standard_streams(model, monkeypatch, tmp_path, expected, capfd):
 )
 def test_refused(model, tmp_path, monkeypatch, capfd, options, says):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as end:
-        translate.main([str(model), *OPTIONS, "--stream", *options])
-    assert end.value.code == 2
-    assert says in capfd.readouterr().err
+    assert says in refused(capfd, translate.main, model, *OPTIONS, "--stream", *options)
     assert not list(tmp_path.iterdir())

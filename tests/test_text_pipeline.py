@@ -6,8 +6,8 @@ from subword_nmt.learn_bpe import learn_bpe
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text import subwords
 from posnet_fairseq.text.card import DatasetCard
-from posnet_fairseq.text.pipeline import Pipeline, pipeline_of
-from posnet_fairseq.text.subwords import Merges, SentencePieces
+from posnet_fairseq.text.pipeline import pipeline_of
+from posnet_fairseq.text.subwords import Merges
 from posnet_fairseq.text.tokenizers import TOKENIZERS, Tokenizer
 
 
@@ -16,21 +16,6 @@ def codes(tmp_path):
     with open(tmp_path / "codes", "w") as file:
         learn_bpe(["open the door please", "open all doors please"] * 5, file, 10)
     return tmp_path / "codes"
-
-
-def test_moses_bpe_splits_words_and_joins_them_again(codes):
-    pipeline = Pipeline(Tokenizer("en"), Tokenizer("en"), Merges(codes), Merges(codes))
-    tokens = pipeline.encode("Don't open the doors, please.")
-    assert "@@" in tokens
-    assert "&apos;t" in tokens.replace("@@ ", "")
-    assert pipeline.decode(tokens) == "Don't open the doors, please."
-
-
-def test_missing_models_are_named(tmp_path):
-    with pytest.raises(UsageError, match="none: there is no such file"):
-        Merges(tmp_path / "none")
-    with pytest.raises(UsageError, match="none: there is no such file"):
-        SentencePieces(tmp_path / "none")
 
 
 SPACES = "".join(character for character in map(chr, range(0x3001)) if character.isspace())
@@ -78,10 +63,9 @@ def test_cards(codes, tmp_path):
     pipeline = pipeline_of(tmp_path, ("de", "en"))
     assert pipeline.encode("Open THE door!").replace("@@ ", "") == "open the door !"
     assert pipeline.decode("op@@ en the door !") == "open the door!"
-    for bad in (card, card | {"words": {"de": words}}, card | {"words": {"de": {"x": 1}, "en": words}}, [1]):
-        (tmp_path / "dataset.json").write_text(json.dumps(bad))
-        with pytest.raises(UsageError, match=r"dataset\.json is no card of a dataset"):
-            pipeline_of(tmp_path, ("de", "en"))
+    (tmp_path / "dataset.json").write_text(json.dumps(card | {"words": {"de": words}}))
+    with pytest.raises(UsageError, match=r"dataset\.json is no card of a dataset"):
+        pipeline_of(tmp_path, ("de", "en"))
 
 
 ENTRIES = {
@@ -113,8 +97,8 @@ def test_a_card_is_read_and_written(tmp_path):
     "entries",
     [
         {"key": 1},
-        {"words": []},
         {"words": {"de": 1}},
+        {"words": {"de": {"x": 1}}},
         {"files": {"../a": {}}},
         {"files": {"a": 1}},
         {"bpe_codes": {"de": 5}},

@@ -10,10 +10,18 @@ from typing import Any
 from msgspec import structs
 
 from posnet_data_prep.dataset import FURTHER_TESTS, SETS, Recipe
-from posnet_data_prep.pipeline.apply import IN_TRAINING, Segmenter, count_repeated, counts_of, usual_scripts
 from posnet_data_prep.pipeline.binarize import binarize
-from posnet_data_prep.pipeline.clean import DROPPED, dropped_pairs, split
 from posnet_data_prep.pipeline.lines import Columns, LineFunction, Rows, count_tokens, map_lines
+from posnet_data_prep.pipeline.sets import (
+    DROPPED,
+    IN_TRAINING,
+    Segmenter,
+    count_repeated,
+    counts_of,
+    dropped_pairs,
+    split,
+    usual_scripts,
+)
 from posnet_data_prep.pipeline.subwords import MODEL, count_words, learn_merges, learn_pieces, subword_files
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter

@@ -112,15 +112,11 @@ class _Done(msgspec.Struct):
 
 def _noted(path: Path | None, sources: Sequence[Path], targets: Sequence[Path]) -> _Done:
     """Return the noted progress; none if there is no note, it is damaged, or a file is shorter than noted."""
-    with contextlib.suppress(UsageError):
-        done = read_json(path, _Done) if path else None
-        if done and done.lines > 0 and _reach(sources, done.read) and _reach(targets, done.written):
+    none = _Done([0] * len(sources), [0] * len(targets))
+    with contextlib.suppress(UsageError, OSError):
+        done = read_json(path, _Done) if path else none
+        noted = [*zip(sources, done.read, strict=False), *zip(targets, done.written, strict=False)]
+        are_there = all(0 <= offset <= file.stat().st_size for file, offset in noted)
+        if done.lines > 0 and are_there and (len(done.read), len(done.written)) == (len(sources), len(targets)):
             return done
-    return _Done([0] * len(sources), [0] * len(targets))
-
-
-def _reach(paths: Sequence[Path], offsets: Sequence[int]) -> bool:
-    """Return whether all files have at least the noted numbers of bytes."""
-    return len(paths) == len(offsets) and all(
-        path.is_file() and 0 <= offset <= path.stat().st_size for path, offset in zip(paths, offsets, strict=True)
-    )
+    return none

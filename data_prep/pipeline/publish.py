@@ -4,21 +4,23 @@ import contextlib
 import os
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from posnet_data_prep.pipeline.apply import IN_TRAINING, NOT_NFC, ODD
+import numpy as np
+
 from posnet_data_prep.pipeline.binarize import length_ratio
-from posnet_data_prep.pipeline.clean import dropped_pairs
 from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
-from posnet_data_prep.pipeline.restoring import restoration
+from posnet_data_prep.pipeline.sets import IN_TRAINING, NOT_NFC, ODD, dropped_pairs
 from posnet_fairseq import __version__
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.records import are_intact
 from posnet_fairseq.shared.stages import LOCK, PARTIAL, FolderStage, remove
-from posnet_fairseq.text.card import CARD, DatasetCard
-from posnet_fairseq.text.languages import code_of
+from posnet_fairseq.text.binary_format import read_tokens
+from posnet_fairseq.text.card import CARD, DatasetCard, Restored
+from posnet_fairseq.text.dictionary import Dictionary
+from posnet_fairseq.text.languages import bleu_tokenizer, code_of
 from posnet_fairseq.text.tokenizers import has_moses_rules
 
 NAMES = "published"  # in the folder of stages: names of all files that were put into the dataset's folder
@@ -58,7 +60,11 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
             _link(stage.folder / name, out / name)
     _describe(card, pipeline)
     dictionaries = {path.name.removeprefix("dict.").rpartition(".")[0]: path for path in out.glob("dict*.txt")}
-    card.vocabulary = {language or "all": _entries(path) for language, path in sorted(dictionaries.items())}
+    # Without the fillers that fairseq adds to reach a multiple of eight.
+    card.vocabulary = {
+        language or "all": sum(not line.startswith(b"madeupword") for line in path.read_bytes().splitlines())
+        for language, path in sorted(dictionaries.items())
+    }
     if card.source_lang and card.target_lang:
         card.length_ratio = length_ratio(out, (card.source_lang, card.target_lang))
     card.restored = restoration(out, pipeline)
@@ -99,12 +105,6 @@ def _link(file: Path, name: Path) -> None:
         os.link(file, name)
     except OSError:
         shutil.copy2(file, name)
-
-
-def _entries(path: Path) -> int:
-    """Return the entries of a dictionary, without the fillers that fairseq adds to reach a multiple of eight."""
-    with open(path, "rb") as file:
-        return sum(not line.startswith(b"madeupword") for line in file)
 
 
 def _describe(card: DatasetCard, pipeline: DatasetPipeline) -> None:
@@ -165,3 +165,42 @@ def _notes(pipeline: DatasetPipeline) -> Iterator[str]:
             f"{file} looks tokenized: {lines:,} lines end in a space and a period. A model trained on it expects "
             "tokenized input; for a model that translates plain text, give plain text"
         )
+
+
+def restoration(folder: Path, pipeline: DatasetPipeline) -> dict[str, dict[str, Restored]]:
+    """Return, of each set but the training set and of each language, how its text comes back.
+
+    The binarized tokens in a dataset's folder are decoded, as a perfect system would write them.
+    """
+    from sacrebleu.metrics import BLEU  # slow
+
+    sides = list(zip(pipeline.languages, pipeline.tokenizers, pipeline.subwords(folder), strict=True))
+    is_pair = len(sides) == 2
+    found: dict[str, dict[str, Restored]] = {}
+    for name in pipeline.text.counts:
+        for language, tokenizer, subwords in sides if name != "train" else ():
+            ending = f".{language}" if is_pair else ""
+            dictionary = Dictionary.load(folder / f"dict{ending}.txt")
+            stem = folder / (f"{name}.{'-'.join(pipeline.languages)}{ending}" if is_pair else name)
+            tokens, sizes = read_tokens(stem)
+            lines = np.split(tokens, np.cumsum(sizes)[:-1])
+            decoded = [tokenizer.join(subwords.join(dictionary.string(line.tolist()))) for line in lines]
+            text = (folder / f"{name}.{language}").read_bytes().decode().split("\n")[:-1]
+            expected = [line.lower() for line in text] if tokenizer.is_lowercase else text
+            changed = sum(one != other for one, other in zip(decoded, expected, strict=True))
+            bleu = 100.0
+            if changed and is_pair:
+                metric = BLEU(tokenize=bleu_tokenizer(language)[0], lowercase=tokenizer.is_lowercase, force=True)
+                bleu = round(metric.corpus_score(decoded, [text]).score, 2)
+            found.setdefault(name, {})[language] = Restored(changed, bleu if is_pair else None)
+    return found
+
+
+def sentences(restored: Mapping[str, Mapping[str, Restored]], lines: Mapping[str, int]) -> Iterator[str]:
+    """Yield sentences, without periods, about the sets that lost something: the test sets, if there are any."""
+    lossy = [(name, language, of) for name, sides in restored.items() for language, of in sides.items() if of.changed]
+    if not lossy:
+        yield f"every line of {' and '.join(restored)} comes back from its tokens as it was"
+    for name, language, of in [one for one in lossy if one[0] != "valid"] or lossy:
+        most = "" if of.bleu is None else f"; a perfect system would score BLEU {of.bleu:.1f}"
+        yield f"{of.changed:,} of {lines[name]:,} lines of {name}.{language} are not restored from their tokens{most}"

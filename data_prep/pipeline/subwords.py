@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import regex
@@ -59,28 +60,20 @@ def count_words(destinations: Path, files: Sequence[Path], processes: int, bar: 
 def learn_merges(words: Mapping[str, int], merges: int, path: Path, bar: Bar) -> int:
     """Write BPE merges learnt from counts of words, as ``subword-nmt learn-bpe`` does; return their number."""
     with open(path, "w", encoding="utf-8") as file, contextlib.redirect_stderr(io.StringIO()):  # its own bar
+
+        def write(line: str) -> None:
+            file.write(line)
+            bar.advance(not line.startswith("#version"))
+
         if any(len(word) > 1 for word in words):
             lines = (f"{word} {count}" for word, count in words.items())
-            learn_bpe(lines, _CountingFile(file, bar), merges, is_dict=True)
+            learn_bpe(lines, SimpleNamespace(write=write), merges, is_dict=True)
     if not bar.done:
         raise UsageError(
             "no subwords can be learnt: no two letters stand together twice. Give more text, or check --min-length and "
             "--max-length."
         )
     return int(bar.done)
-
-
-class _CountingFile:
-    """A file that moves a bar with each line but the first, which is the version."""
-
-    def __init__(self, file: io.TextIOBase | io.TextIOWrapper, bar: Bar) -> None:
-        self._file, self._bar = file, bar
-
-    def write(self, line: str) -> None:
-        """Write a line."""
-        self._file.write(line)
-        if not line.startswith("#version"):
-            self._bar.advance(1)
 
 
 def learn_pieces(

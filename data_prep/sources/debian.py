@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -140,15 +141,12 @@ def read_descriptions(path: Path, language: str) -> dict[str, Description]:
 def _records(path: Path) -> Iterator[tuple[int, list[str], bool]]:
     """Yield for each record the number of the line in which it begins, its lines, and whether an empty line ends it."""
     record: list[str] = []
-    number = 0
-    for number, line in enumerate(Reader(strict=True).plain(path), start=1):
+    for number, line in enumerate(chain(Reader(strict=True).plain(path), [None]), start=1):
         if line:
             record.append(line)
         elif record:
-            yield number - len(record), record, True
+            yield number - len(record), record, line is not None
             record = []
-    if record:
-        yield number - len(record) + 1, record, False
 
 
 def paragraphs(short: str, lines: Sequence[str]) -> Iterator[str]:

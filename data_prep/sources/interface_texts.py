@@ -212,7 +212,7 @@ def split_by_document(pairs: Iterable[Text]) -> dict[str, list[tuple[str, str]]]
     for name, members in sources.items():
         fresh = sorted(source for source in members if _shape(source) not in seen)
         sets[name] = [(source, _most_frequent(translations[source])) for source in fresh]
-        seen.update(_shape(source) for source in fresh)
+        seen.update(map(_shape, fresh))
     return sets
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from posnet_eval.metrics.base import FloatArray
 from posnet_fairseq.shared.files import is_blank
+from posnet_fairseq.text.languages import SAMPLE, Scripts, letters
 from posnet_fairseq.text.plain import PlainText
-from posnet_fairseq.text.scripts import SAMPLE, Scripts, letters
 
 SHOWN = 10  # line numbers of a remark
 OUTLIER = 3  # times longer or shorter than the reference
@@ -61,7 +61,7 @@ def given_remarks(sources: Sequence[str], references: Sequence[Sequence[str]]) -
         empty = [place for place, line in enumerate(lines, 1) if is_blank(line)]
         if empty:
             counts = ", which metrics take for a translation without words" if several and name in texts else ""
-            yield Remark("", f"{_count(empty)} empty in {name}{counts}", tuple(empty[:SHOWN]))
+            yield Remark("", f"{counted(len(empty))} empty in {name}{counts}", tuple(empty[:SHOWN]))
         plain = PlainText(lines)
         if plain.is_segmented:
             yield Remark("", f"{plain.segmented:,} lines in {name} have subword marks; scores are for plain text")
@@ -96,12 +96,15 @@ def remarks(
         f"{{are}} more than {OUTLIER} times as long or as short as the reference": _is_outlier,
     }
     originals: Sequence[str | None] = sources or [None] * len(lines)
+    singular = {"are": "is", "are copies": "is a copy", "differ": "differs", "have": "has", "repeat": "repeats"}
     triples = list(zip(lines, references, originals, strict=True))
     found = []
     for text, check in checks.items():
         odd = [number for number, triple in enumerate(triples, 1) if check(*triple)]
         if odd:
-            found.append(Remark(system, f"{_count(odd)} {_agreeing(text, len(odd))}", tuple(odd[:SHOWN])))
+            # The verbs in braces agree with the number of lines.
+            verbs = singular if len(odd) == 1 else dict(zip(singular, singular, strict=True))
+            found.append(Remark(system, f"{counted(len(odd))} {text.format_map(verbs)}", tuple(odd[:SHOWN])))
     return found + [Remark(system, text) for text in _of_the_whole(lines, references, lowercase)]
 
 
@@ -115,14 +118,9 @@ def _is_outlier(line: str, reference: str, source: str | None) -> bool:
     return longer - shorter > SHORT and longer > OUTLIER * shorter and not is_blank(line)
 
 
-def _agreeing(text: str, count: int) -> str:
-    """Return a text whose verbs in braces agree with the number of lines."""
-    singular = {"are": "is", "are copies": "is a copy", "differ": "differs", "have": "has", "repeat": "repeats"}
-    return text.format_map(singular if count == 1 else {verb: verb for verb in singular})
-
-
-def _count(lines: Sequence[str | int]) -> str:
-    return f"{len(lines):,} {'line' if len(lines) == 1 else 'lines'}"
+def counted(lines: int) -> str:
+    """Return a number of lines as "1 line" or "2,000 lines"."""
+    return f"{lines:,} {'line' if lines == 1 else 'lines'}"
 
 
 def _of_the_whole(lines: Sequence[str], references: Sequence[str], lowercase: bool) -> Iterator[str]:

@@ -70,11 +70,8 @@ class Metric(ABC):
         """The model as the user named it, whose content that name does not determine; "" for a metric without one."""
         return ""
 
-    def check_installed(self) -> None:  # noqa: B027  (most need no more than posnet does)
-        """Raise a UsageError if a package that the metric needs is not installed."""
-
-    def fetch(self) -> None:  # noqa: B027  (most have none)
-        """Download the model, if there is one and it is not here yet; raise a UsageError if it cannot be fetched."""
+    def fetch(self, download: bool = True) -> None:  # noqa: B027  (most need neither)
+        """Raise a UsageError if a package is missing, or a model that is not here and cannot be downloaded."""
 
     @abstractmethod
     def details(self) -> dict[str, str]:

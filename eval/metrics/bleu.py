@@ -3,20 +3,16 @@
 import re
 import shlex
 import sys
-from collections.abc import Sequence
 
 import numpy as np
 from sacrebleu.metrics import BLEU
-from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 from sacrebleu.utils import SACREBLEU_DIR
 
-from posnet_eval.metrics.base import FloatArray, MetricOptions, Segment
-from posnet_eval.metrics.ngrams import as_characters, counts, lengths, matches
+from posnet_eval.metrics.base import FloatArray, MetricOptions
 from posnet_eval.metrics.sacrebleu_metric import SacrebleuMetric
 from posnet_fairseq.shared.errors import UsageError, option
 
 ORDER = 4
-_SPACE = "\x1f"  # white space to str.split, and an ordinary character to the tokenizer 13a
 
 
 class Bleu(SacrebleuMetric):
@@ -42,27 +38,6 @@ class Bleu(SacrebleuMetric):
             tokenizer = options.tokenize or f"for {options.language}"
             raise UsageError(f"BLEU's tokenizer {tokenizer} {problem}") from error
         super().__init__(options, sacrebleu)
-
-    def count(self, segments: Sequence[Segment]) -> FloatArray:
-        """Return sacreBLEU's statistics; with one reference all segments are counted together, which is faster."""
-        texts = as_characters(*self.prepared(segments))
-        found = matches(list(zip(*texts, strict=True)), ORDER) if self.options.references == 1 else None
-        if found is None:
-            return super().count(segments)
-        hypothesis, reference = map(lengths, texts)
-        return np.column_stack([hypothesis, reference, found, counts(hypothesis, ORDER)]).astype(np.float64)
-
-    def prepare(self, lines: Sequence[str]) -> list[str]:
-        """Return lines as sacreBLEU prepares them; with the tokenizer 13a, all in one call.
-
-        It puts spaces around many characters, also around spaces, which takes most of its time; other white space is
-        left alone and separates words as well.
-        """
-        text = f"{_SPACE}\0{_SPACE}".join(line.rstrip() for line in lines)
-        if not isinstance(self._sacrebleu.tokenizer, Tokenizer13a) or text.count("\0") != len(lines) - 1:
-            return super().prepare(lines)
-        prepared = self._sacrebleu._preprocess_segment(text.replace(" ", _SPACE))
-        return [line.strip() for line in prepared.split("\0")]
 
     def corpus(self, sums: FloatArray) -> FloatArray:
         """Return corpus BLEU, with exponential smoothing of orders without a match."""

@@ -27,11 +27,6 @@ class Bleurt(NeuralMetric):
     name, label = "bleurt", "BLEURT"
     package, extra = "bleurt-pytorch", "bleurt"
 
-    @property
-    def requested_model(self) -> str:
-        """Name or folder of the model."""
-        return model_files.absolute_name(self.options.bleurt_model)
-
     def find(self, download: bool = True) -> tuple[str, dict[str, Path]]:
         """Find the model's files, see :meth:`NeuralMetric.find`."""
         self.check_installed()

@@ -1,5 +1,7 @@
 """COMET: a network that compares source, translation and reference by their sentence embeddings (arXiv:2009.09025)."""
 
+import functools
+import importlib
 import inspect
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,18 +42,20 @@ _UNSAFE = (
 _TOKENS = {"cpu": 1024, "cuda": 8192}  # in a batch
 
 
+def import_models() -> Any:
+    """Import the library's module of models."""
+    # unbabel-comet 2.2.7 imports a sequence with a hash that Python 3.14 no longer has.
+    vars(functools).setdefault("_HashedSeq", tuple)
+    with quiet("pytorch_lightning", "comet"):
+        return importlib.import_module("comet.models")
+
+
 class Comet(NeuralMetric):
     """COMET of unbabel-comet that reads source, translation and reference; encodes each text of a group once."""
 
     name, label = "comet", "COMET"
     package, extra = "unbabel-comet", "comet"
     needs_source = True
-
-    @property
-    def requested_model(self) -> str:
-        """Name or folder of the model, and of the encoder if one was named."""
-        names = (self.options.comet_model, self.options.comet_encoder)
-        return " with encoder ".join(model_files.absolute_name(name) for name in names if name)
 
     def find(self, download: bool = True) -> tuple[str, dict[str, Path]]:
         """Find the model's files, see :meth:`NeuralMetric.find`."""
@@ -66,20 +70,18 @@ class Comet(NeuralMetric):
         _, files = self.find()
         checkpoint, encoder = files[_CHECKPOINT], files["encoder/config.json"].parent
         settings = _settings(files["hparams.yaml"])
-        with quiet("pytorch_lightning", "comet"):
-            from comet.models import RegressionMetric
-
+        library = import_models()
         content = read_weights(checkpoint, _UNSAFE)
         with reading(checkpoint.parent, checkpoint.name):
             weights, stored = content["state_dict"], content["hyper_parameters"]
-            known = inspect.signature(RegressionMetric).parameters
+            known = inspect.signature(library.RegressionMetric).parameters
             arguments = {name: value for name, value in stored.items() if name in known}
         # The one setting of hparams.yaml that the library obeys marks models trained with a broken sparsemax.
         if settings.get("layer_transformation") == "sparsemax_patch":
             arguments["layer_transformation"] = "softmax"
         local = {"pretrained_model": str(encoder), "load_pretrained_weights": False, "local_files_only": True}
         with quiet(), reading(encoder, "configuration or tokenizer of the encoder"):
-            model = RegressionMetric(**arguments | local)
+            model = library.RegressionMetric(**arguments | local)
         load_weights(model, weights, checkpoint)
         return model.eval(), model.encoder.tokenizer
 

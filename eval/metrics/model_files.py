@@ -10,6 +10,7 @@ from typing import Any
 
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.failures import DISK_FULL
+from posnet_fairseq.shared.records import digest
 
 TOKENIZER = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
@@ -104,12 +105,6 @@ def _snapshot(name: str, kind: ModelKind, **options: Any) -> Path | None:
     return None if kind.missing_file(folder) else folder
 
 
-def absolute_name(given: str) -> str:
-    """Return a model's name on the hub or absolute folder, which does not depend on the working directory."""
-    folder = Path(given).expanduser()
-    return str(folder.resolve()) if folder.is_dir() else given
-
-
 def content_id(files: Mapping[str, Path]) -> str:
     """Return the first 12 hex digits of a SHA-256 of names and contents of files {name: path}, not of the paths."""
     total = hashlib.sha256()
@@ -121,5 +116,4 @@ def content_id(files: Mapping[str, Path]) -> str:
 
 @functools.lru_cache(maxsize=64)  # every test set asks for the same gigabytes
 def _digest(path: Path, size: int, changed: int) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return digest(path)

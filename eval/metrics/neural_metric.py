@@ -6,8 +6,8 @@ import importlib.metadata
 import logging
 import os
 import pickle
-import queue
 import re
+import threading
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,8 +21,8 @@ import numpy as np
 from posnet_eval.metrics import model_files
 from posnet_eval.metrics.base import FloatArray, MeanMetric, Segment
 from posnet_fairseq.shared.errors import UsageError, option
+from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.files import check_file
-from posnet_fairseq.shared.optional_dependencies import how_to_install
 from posnet_fairseq.shared.processes import submitted
 
 if TYPE_CHECKING:
@@ -43,6 +43,13 @@ class NeuralMetric(MeanMetric):
 
     package: str  # on PyPI, which has the network
     extra: str  # of posnet's own package, which installs it
+
+    @property
+    def requested_model(self) -> str:
+        """Name or absolute folder of the model, and of its encoder if one was named."""
+        given = (getattr(self.options, f"{self.name}_{part}", None) for part in ("model", "encoder"))
+        named = [(name, Path(name).expanduser()) for name in given if name]
+        return " with encoder ".join(str(path.resolve()) if path.is_dir() else name for name, path in named)
 
     @abstractmethod
     def find(self, download: bool = True) -> tuple[str, dict[str, Path]]:
@@ -69,9 +76,9 @@ class NeuralMetric(MeanMetric):
                 f"{self.label} needs the package {self.package}, which is not installed", how_to_install(self.extra)
             ) from error
 
-    def fetch(self) -> None:
-        """Download the model, see :meth:`Metric.fetch`."""
-        self.find()
+    def fetch(self, download: bool = True) -> None:
+        """Check that the package is there, and the model, see :meth:`Metric.fetch`."""
+        self.find() if download else self.check_installed()
 
     def details(self) -> dict[str, str]:
         """Return model, hash of its content, versions of packages, precision and scale."""
@@ -236,19 +243,9 @@ def map_on_networks(
     if len(networks) == 1:
         yield from (function(networks[0], item) for item in items)
         return
-    idle: queue.SimpleQueue[Network] = queue.SimpleQueue()
-    for network in networks:
-        idle.put(network)
-
-    def on_idle_network(item: Item) -> Result:
-        network = idle.get()
-        try:
-            return function(network, item)
-        finally:
-            idle.put(network)
-
-    pool = ThreadPoolExecutor(len(networks))
+    of_thread, free = threading.local(), list(networks)
+    pool = ThreadPoolExecutor(len(networks), initializer=lambda: setattr(of_thread, "network", free.pop(0)))
     try:
-        yield from submitted(pool, on_idle_network, items, 2 * len(networks))
+        yield from submitted(pool, lambda item: function(of_thread.network, item), items, 2 * len(networks))
     finally:
         pool.shutdown(cancel_futures=True)  # an interrupted run waits for no more than what is being computed

@@ -39,17 +39,6 @@ class SacrebleuMetric(Metric):
         parts = in_order(lambda block: self.count([segments[position] for position in block]), blocks, processes)
         yield from zip(blocks, parts, strict=True)
 
-    def prepared(self, segments: Sequence[Segment]) -> tuple[list[str], list[str]]:
-        """Return hypotheses and first references as sacreBLEU prepares them: tokenized, lowercased."""
-        references = [segment.references[0] for segment in segments]
-        distinct = list(dict.fromkeys(references))  # systems share them
-        known = dict(zip(distinct, self.prepare(distinct), strict=True))
-        return self.prepare([segment.hypothesis for segment in segments]), [known[line] for line in references]
-
-    def prepare(self, lines: Sequence[str]) -> list[str]:
-        """Return lines as sacreBLEU prepares them."""
-        return [self._sacrebleu._preprocess_segment(line) for line in lines]
-
     def count(self, segments: Sequence[Segment]) -> FloatArray:
         """Return (len(segments), K) statistics, which sacreBLEU counts one segment at a time."""
         rows = np.empty((len(segments), self.width))

@@ -27,8 +27,9 @@ class Ter(SacrebleuMetric):
 
     def count(self, segments: Sequence[Segment]) -> FloatArray:
         """Return statistics, see :meth:`SacrebleuMetric.count`."""
+        prepare = self._sacrebleu._preprocess_segment
         for segment in segments:
-            words, *others = (len(line.split()) for line in self.prepare([segment.hypothesis, *segment.references]))
+            words, *others = (len(prepare(line).split()) for line in [segment.hypothesis, *segment.references])
             if words * max(others) > _MOST:
                 raise UsageError(
                     f"ter: a line of {words:,} words ({segment.hypothesis!r:.40}) has a reference of {max(others):,}, "

@@ -52,12 +52,16 @@ def latex(comparison: Comparison, intervals: bool = False) -> str:
         # in braces: LaTeX would take a bracket or a star for an option of the line above
         facts = map(escaped, wording.facts(comparison, system))
         lines.append(" & ".join([f"{{{escaped(comparison.labels[system])}}}", *facts, *cells]) + r" \\")
-    caption = escaped(_caption(comparison, intervals))
+    caption = wording.meaning_of_marks(comparison) if wording.baselines(comparison) else ""
+    if wording.has_several_runs(comparison):
+        caption += " Behind ±: standard deviation over runs."
+    if intervals:
+        caption += f" In brackets: {wording.interval(comparison)}."
     lines += [r"\bottomrule", r"\end{tabular}"]
     if comparison.notes:
         notes = [f"{{{escaped(note)}}}\\par" for note in comparison.notes]
         lines += [r"\par\smallskip", r"\begin{minipage}{\linewidth}\footnotesize", *notes, r"\end{minipage}"]
-    lines += [rf"\caption{{{caption}}}", r"\end{table}", ""]
+    lines += [rf"\caption{{{escaped(caption.strip() or 'Scores.')}}}", r"\end{table}", ""]
     signatures = "".join(f"% {line}\n" for line in wording.signatures(comparison))
     start_of_file = f"% Needs \\usepackage{{booktabs}}. {wording.for_paper(comparison)}\n{signatures}{_HEAD}"
     return start_of_file + "\n".join(lines) + _TAIL
@@ -86,12 +90,3 @@ def _cell(comparison: Comparison, test_set: TestSetResult, system: str, info: Me
         text += rf"\,{{\scriptsize[{bounds}]}}"
     signs = wording.marks(comparison, test_set, system, info.name)
     return text + (f"$^{{{''.join(_SIGNS[sign] for sign in signs)}}}$" if signs else "")
-
-
-def _caption(comparison: Comparison, intervals: bool) -> str:
-    text = wording.meaning_of_marks(comparison) if wording.baselines(comparison) else ""
-    if wording.has_several_runs(comparison):
-        text += " Behind ±: standard deviation over runs."
-    if intervals:
-        text += f" In brackets: {wording.interval(comparison)}."
-    return text.strip() or "Scores."

@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from posnet_eval.statistics.results import Comparison, MetricInfo, TestSetResult
 
 WIDTH = 340  # pixels, so that a plot fits on a phone
+LONGEST = 46  # characters of a label
 DARK, GREY, LIGHT = "#222222", "#6b6b6b", "#d0d0d0"
 # Okabe and Ito's colors, less those too light for lines.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#000000", "#B8860B")
@@ -63,7 +64,8 @@ def intervals(
             axes.plot(score.runs, [y] * len(score.runs), "|", color=color, markersize=11, markeredgewidth=1)
         axes.plot([score.value], [y], marker, color=color, markersize=7)
         # Above its interval, so that long names have room.
-        label = _short(comparison.labels[system])
+        label = "".join(c if c.isprintable() else "\ufffd" for c in comparison.labels[system])  # XML has no others
+        label = label if len(label) <= LONGEST else label[: LONGEST - 1] + "…"
         axes.text(0.005, y - 0.26, label, va="bottom", parse_math=False, transform=axes.get_yaxis_transform())
     axes.set_ylim(len(systems) - 0.5, -above)
     axes.margins(x=0.06)
@@ -145,11 +147,6 @@ def _figure(
     for one in axes:
         one.patch.set_visible(False)
     return figure, axes
-
-
-def _short(label: str, longest: int = 46) -> str:
-    label = "".join(c if c.isprintable() else "\ufffd" for c in label)  # XML has no control characters
-    return label if len(label) <= longest else label[: longest - 1] + "…"
 
 
 def _inline(figure: Figure, salt: str, label: str) -> str:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from posnet_eval.report import wording
-from posnet_eval.report.formats import GAP, fact
+from posnet_eval.report.wording import GAP, fact
 from posnet_eval.statistics.results import Comparison, MetricInfo, TestSetResult
 from posnet_fairseq.shared.errors import visible
 

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from posnet_eval.inputs import hygiene
 from posnet_eval.inputs.loading import Texts
@@ -13,7 +14,7 @@ from posnet_eval.inputs.plan import SEEDS, Lines, Plan
 from posnet_eval.metrics.base import FloatArray, Metric
 from posnet_eval.statistics import significance
 from posnet_eval.statistics.results import Bucket, Difference, MetricInfo, Score, TestSetResult, deviation
-from posnet_eval.statistics.seeds import Runs, SeedVariance
+from posnet_eval.statistics.significance import Runs, SeedVariance
 from posnet_fairseq.shared.errors import visible
 from posnet_fairseq.text.languages import bleu_tokenizer
 
@@ -56,7 +57,7 @@ def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) ->
         }
         variance = SeedVariance.of(found.values()) if test == SEEDS else None
         for name in systems:
-            scores[name][metric.name] = _score(found[name], variance)
+            scores[name][metric.name] = score_of(found[name], variance)
         for b, a in combinations(systems, 2):
             differences.setdefault((a, b), {})[metric.name] = significance.compare(
                 metric,
@@ -101,7 +102,7 @@ def _sums(
     }
 
 
-def _score(runs: Runs, variance: SeedVariance | None) -> Score:
+def score_of(runs: Runs, variance: SeedVariance | None = None) -> Score:
     """Return a score with its interval: over sentences and seeds, or without their variance the bootstrap's."""
     found = variance.contrast(runs) if variance else None
     low, high = (found.low, found.high) if found else significance.interval(runs.means)
@@ -126,16 +127,20 @@ def _exchanged(
     return scores(a, b), scores(b, a)
 
 
+def in_ranges(lengths: ArrayLike, edges: Sequence[int], dash: str = "-") -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Yield ranges of lengths that begin at edges, the last one open, without empty ones: label, (N,) what is in it."""
+    place = np.digitize(np.asarray(lengths), edges[1:])
+    labels = [*(f"{first}{dash}{last - 1}" for first, last in pairwise(edges)), f"{edges[-1]}+"]
+    for number, label in enumerate(labels):
+        if (chosen := place == number).any():
+            yield label, chosen
+
+
 def by_length(
     lines: Sequence[str], metrics: Sequence[Metric], statistics: Mapping[str, Mapping[str, FloatArray]]
 ) -> Iterator[Bucket]:
     """Yield scores by sentence length, without empty buckets, from {metric name: {system: (N, K) statistics}}."""
-    place = np.digitize([len(_WORD.findall(line)) for line in lines], EDGES[1:])
-    for number, start in enumerate(EDGES):
-        chosen = place == number
-        if not chosen.any():
-            continue
-        label = f"{start}-{EDGES[number + 1] - 1}" if number + 1 < len(EDGES) else f"{start}+"
+    for label, chosen in in_ranges([len(_WORD.findall(line)) for line in lines], EDGES):
         scores: dict[str, dict[str, float]] = {}
         for metric in metrics:
             for system, rows in statistics[metric.name].items():
@@ -148,7 +153,7 @@ def _remarks(texts: Texts, plan: Plan) -> Iterator[hygiene.Remark]:
         yield hygiene.Remark("", why)
     count = len(texts.references[0])
     if count < FEWEST_LINES:
-        few = "1 line" if count == 1 else f"{count} lines"
+        few = hygiene.counted(count)
         yield hygiene.Remark("", f"only {few}: intervals and p-values mean little below {FEWEST_LINES}")
     yield from hygiene.given_remarks(texts.sources, texts.references)
     for name, runs in texts.outputs.items():
@@ -158,13 +163,14 @@ def _remarks(texts: Texts, plan: Plan) -> Iterator[hygiene.Remark]:
 
 
 def _info(run: MetricRun, plan: Plan) -> MetricInfo:
-    """Return the metric with its signature, in which the test stands where sacreBLEU has it."""
-    details = dict(run.details)
-    signature: dict[str, object] = {"nrefs": details.pop("nrefs", "1"), "bs": plan.resamples}
-    if plan.test == "ar":
-        signature["ar"] = plan.trials
-    signature |= {"seed": plan.seed} | details
-    metric = run.metric
+    trials = {"ar": plan.trials} if plan.test == "ar" else {}
     # In one line: the name of a model's folder may have any characters.
-    text = " ".join(visible("|".join(f"{key}:{value}" for key, value in signature.items())).split())
-    return MetricInfo(metric.name, metric.label, metric.higher_is_better, text)
+    text = " ".join(visible(signature(run.details, bs=plan.resamples, **trials, seed=plan.seed)).split())
+    return MetricInfo(run.metric.name, run.metric.label, run.metric.higher_is_better, text)
+
+
+def signature(details: Mapping[str, str], **test: int) -> str:
+    """Return the signature of a metric, in which the settings of the test stand where sacreBLEU has them."""
+    others = dict(details)
+    parts = {"nrefs": others.pop("nrefs", "1"), **test, **others}
+    return "|".join(f"{name}:{value}" for name, value in parts.items())

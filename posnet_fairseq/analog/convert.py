@@ -1,19 +1,95 @@
-"""The parts of a model that can be on crossbars, and a model with some of them there."""
+"""A model with parts on crossbars. Mixing weights are among them: position-based mixers store them before inference."""
 
 from collections.abc import Collection
+from types import MethodType
 from typing import Any
 
-from posnet_fairseq.analog.crossbar_matrix import on_crossbars
+import torch
+from torch import Tensor, nn
+
+from posnet_fairseq.analog.crossbar_matrix import CrossbarMatrix, on_crossbars
 from posnet_fairseq.analog.crossbar_parts import linears
 from posnet_fairseq.analog.hardware import PARTS
-from posnet_fairseq.analog.mixing import StoredMixing, put_mixing_on_crossbars
 from posnet_fairseq.inference.stored_energies import mixers_with_energies
-from posnet_fairseq.mixers.bases.context import MixingContext
+from posnet_fairseq.mixers.bases.context import Mixed, MixingContext
 from posnet_fairseq.mixers.bases.energies import StoredEnergy
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.model import Transformer
+
+SMALLEST_SUM = 1e-3  # of a row of weights whose largest is 1: noise must not be divided by less
+
+
+class StoredMixing(nn.Module):
+    """Mixes as a :class:`PositionBasedMixer` does, with its weights on crossbars, one matrix for each head.
+
+    Stored is exp(α̂_nm - max_m α̂_nm) where weights are a softmax, for all positions n and m at once: the softmax of a
+    shorter sentence is its first rows and columns, and a digital division by the sums of these rows. Where weights are
+    the energies themselves, they are stored as they are. Values of padding and of the future are not on the input
+    lines. A decoder's full pass reads row after row, as decoding does.
+
+    Args:
+        mixer: in evaluation mode, with stored energies if it has energies.
+        queries, keys: the largest numbers of them.
+        context: positions of all of them, and γ.
+        configuration: of the crossbars.
+        renormalise: divide by the sums of rows as the crossbars read them, noise included, instead of the exact sums.
+    """
+
+    def __init__(
+        self,
+        mixer: PositionBasedMixer,
+        queries: int,
+        keys: int,
+        context: MixingContext,
+        configuration: Any,
+        renormalise: bool = False,
+    ) -> None:
+        super().__init__()
+        self.renormalise = renormalise
+        weights = stored_weights(mixer, queries, keys, context)
+        self.weights: Tensor | None
+        self.register_buffer("weights", weights if mixer.softmax else None, persistent=False)
+        self.heads = nn.ModuleList(CrossbarMatrix(head, configuration) for head in weights)
+
+    def mix(self, value: Tensor, first: int, queries: int, padding_mask: Tensor | None, causal: bool) -> Tensor:
+        """Return mixed values, (B, H, N, d), of values (B, H, M, d) for queries from the first position on."""
+        driven = value.new_ones(value.size(0), 1, value.size(2))
+        if padding_mask is not None:
+            driven = driven.masked_fill(padding_mask[:, None], 0)
+            value = value.masked_fill(padding_mask[:, None, :, None], 0)
+        if not causal or queries == 1:
+            return self._rows(value, driven, first, queries)
+        rows = [self._rows(value[:, :, : n + 1], driven[..., : n + 1], n, 1) for n in range(first, first + queries)]
+        return torch.cat(rows, dim=2)
+
+    def _rows(self, value: Tensor, driven: Tensor, first: int, count: int) -> Tensor:
+        """Return rows of products, divided by their sums. `driven`: (B, 1, M), 1 at real tokens and 0 at padding."""
+        inputs = value.transpose(2, 3)
+        mixed = torch.stack([head.read(x, first, count) for head, x in self._by_head(inputs)], dim=1)
+        if self.weights is None:
+            return mixed.transpose(2, 3)
+        if self.renormalise:
+            ones = driven[:, None].expand(-1, value.size(1), -1, -1)
+            sums = torch.stack([head.read(x, first, count) for head, x in self._by_head(ones)], dim=1)
+        else:
+            rows = self.weights[:, first : first + count, : driven.size(2)]
+            sums = (driven[:, None] @ rows.mT).to(value.dtype)
+        return (mixed / sums.clamp(min=SMALLEST_SUM)).transpose(2, 3)
+
+    def _by_head(self, x: Tensor) -> Any:
+        return zip(self.heads, x.unbind(1), strict=True)
+
+
+def stored_weights(mixer: PositionBasedMixer, queries: int, keys: int, context: MixingContext) -> Tensor:
+    """Return what crossbars store, (H, N, M): see :class:`StoredMixing`."""
+    offsets = context.offsets(queries, keys)
+    energy = mixer.energy(offsets, context.positions, mixer.memory_positions(context)).float()
+    hidden = mixer.hidden(offsets)
+    if hidden is not None:
+        energy = energy.masked_fill(hidden, float("-inf") if mixer.softmax else 0)
+    return (energy - energy.amax(dim=-1, keepdim=True)).exp() if mixer.softmax else energy
 
 
 def put_on_crossbars(
@@ -38,22 +114,27 @@ def put_on_crossbars(
     Returns:
         the number of weights of each part that are on crossbars.
     """
-    if "mixing" in parts:
-        _check_mixing(model)
+    mixers = _checked_mixers(model) if "mixing" in parts else []
     placed = dict.fromkeys(parts, 0)
     for part in PARTS[1:]:
         if part in parts:
             for owner, name, linear in list(linears(model, part)):
                 setattr(owner, name, on_crossbars(linear, configuration))
                 placed[part] += linear.weight.numel()
-    if "mixing" in parts:
-        placed["mixing"] = _put_mixing(model, configuration, longest, renormalise)
+    source, target = longest
+    for mixer in mixers:
+        queries, keys = (source if mixer.place == "encoder" else target), (target if mixer.causal else source)
+        context = MixingContext(length_ratio=model.decoder.length_ratio if mixer.place == "cross" else (1, 1))
+        mixer.stored_mixing = StoredMixing(mixer, queries, keys, context, configuration, renormalise)
+        mixer.mix = MethodType(_mix, mixer)  # type: ignore[method-assign]  # of this instance only
+        placed["mixing"] += mixer.num_heads * queries * keys
     return placed
 
 
-def _check_mixing(model: Transformer) -> None:
-    """Refuse a model without stored mixing weights."""
-    if not _position_based(model):
+def _checked_mixers(model: Transformer) -> list[PositionBasedMixer]:
+    """Return the position-based mixers; refuse a model that has none, or whose energies are not stored."""
+    mixers = [module for module in model.modules() if isinstance(module, PositionBasedMixer)]
+    if not mixers:
         names = ", ".join(sorted({module.name for module in model.modules() if isinstance(module, TokenMixer)}))
         raise UsageError(
             f"--on mixing: the weights of {names} cannot be stored, they depend on tokens or on the sentence's length. "
@@ -66,18 +147,12 @@ def _check_mixing(model: Transformer) -> None:
                 f"--on mixing: the energies of {mixer.name} are not stored in this model. Give the model that "
                 "posnet-precompute makes of it."
             )
+    return mixers
 
 
-def _position_based(model: Transformer) -> list[PositionBasedMixer]:
-    return [module for module in model.modules() if isinstance(module, PositionBasedMixer)]
-
-
-def _put_mixing(model: Transformer, configuration: Any, longest: tuple[int, int], renormalise: bool) -> int:
-    stored = 0
-    source, target = longest
-    for mixer in _position_based(model):
-        queries, keys = (source if mixer.place == "encoder" else target), (target if mixer.causal else source)
-        context = MixingContext(length_ratio=model.decoder.length_ratio if mixer.place == "cross" else (1, 1))
-        put_mixing_on_crossbars(mixer, StoredMixing(mixer, queries, keys, context, configuration, renormalise))
-        stored += mixer.num_heads * queries * keys
-    return stored
+def _mix(mixer: PositionBasedMixer, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
+    value, stored = mixer.value(memory, context), mixer.stored_mixing
+    assert isinstance(stored, StoredMixing)
+    step = context.state is not None
+    queries = 1 if step else query.size(1)
+    return stored.mix(value, context.first, queries, context.padding_mask, mixer.causal and not step), None

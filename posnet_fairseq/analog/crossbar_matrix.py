@@ -1,5 +1,6 @@
 """A matrix on simulated crossbars, of which a part can be read."""
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -40,16 +41,11 @@ class CrossbarMatrix(nn.Module):
     def read(self, x: Tensor, first: int, count: int) -> Tensor:
         """Return the products of rows from the first on, (..., count), with values (..., K) on the first K lines."""
         array: Any = self.layer.analog_module
-        sums: Tensor | None = None
+        reads = []
         for inputs, _, tiles in _spans(array.in_sizes, array.array, 0, x.size(-1)):
-            driven = _without_subnormal(x[..., inputs])
-            outputs = [
-                _product(tile, driven, lines) for _, lines, tile in _spans(array.out_sizes, tiles, first, first + count)
-            ]
-            read = torch.cat(outputs, dim=-1)
-            sums = read if sums is None else sums + read
-        assert sums is not None
-        return sums
+            driven, outputs = _without_subnormal(x[..., inputs]), _spans(array.out_sizes, tiles, first, first + count)
+            reads.append(torch.cat([_product(tile, driven, lines) for _, lines, tile in outputs], dim=-1))
+        return functools.reduce(torch.add, reads)
 
 
 def _product(tile: Any, driven: Tensor, lines: slice) -> Tensor:

@@ -1,27 +1,183 @@
-"""Translations of a model whose parts are on crossbars, after each of several programmings."""
+"""Translations of a model, and of the same model with parts on crossbars after each of several programmings."""
 
+import copy
 import functools
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import torch
+from aihwkit.nn.modules.base import AnalogLayerBase
+from torch import nn
 
 from posnet_eval.api import Result, score
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
-from posnet_fairseq.analog.crossbar_translation import CrossbarTranslation, Experiment
-from posnet_fairseq.analog.hardware import seconds
-from posnet_fairseq.inference.search.search_settings import RECORDED
+from posnet_fairseq.analog.convert import put_on_crossbars
+from posnet_fairseq.analog.hardware import Hardware, seconds
+from posnet_fairseq.inference.model_folder import WEIGHTS
+from posnet_fairseq.inference.model_loading import load_models
+from posnet_fairseq.inference.search.beam import BeamSearch
+from posnet_fairseq.inference.search.search_settings import RECORDED, SearchSettings
+from posnet_fairseq.inference.translator import Batches, Translator
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_lines, write_lines
-from posnet_fairseq.shared.progress import ProgressReporter
-from posnet_fairseq.shared.records import changed, read_json
+from posnet_fairseq.shared.progress import ProgressReporter, shown
+from posnet_fairseq.shared.records import changed, digest, installed_versions, read_json
+from posnet_fairseq.text.card import CARD, DatasetCard
+from posnet_fairseq.text.pipeline import choose_pipeline
 from posnet_fairseq.text.plain import read_parallel
+from posnet_fairseq.transformer.model import Transformer
 
 RECORD, REPORT, DIGITAL = "record.json", "report.json", "digital"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """What is on crossbars, and what is translated.
+
+    `adc_bits`, of the converters of outputs, take the place of those of the hardware; `times` are since programming;
+    `test` is source text and reference; `beam` and `data` are the model's own if None; `text` is for
+    :func:`posnet_fairseq.text.pipeline.choose_pipeline`.
+    """
+
+    model: str
+    parts: tuple[str, ...]
+    hardware: Hardware
+    adc_bits: tuple[int, ...]
+    times: tuple[str, ...]
+    programmings: int
+    renormalise: bool
+    test: tuple[Path, Path]
+    seed: int
+    beam: int | None
+    data: str | None
+    text: Mapping[str, Any]
+    out: Path
+
+    @property
+    def cells(self) -> dict[str, tuple[str, int]]:
+        """Times and bits by the name that tables have for them."""
+        several = len(self.adc_bits) > 1
+        return {
+            f"{time} {bits} bits" if several else time: (time, bits)
+            for time, bits in itertools.product(self.times, self.adc_bits)
+        }
+
+    def place(self, time: str, bits: int, number: int) -> Path:
+        """Return the file of a translation."""
+        return self.out / f"{time}.adc{bits}.{number}.txt"
+
+    def describe(self) -> dict[str, Any]:
+        """Return all that translations depend on but the text, for the record."""
+        path = Path(self.model)
+        named = {name: str(value) for name, value in self.text.items() if value}
+        return {
+            "weights": digest(path / WEIGHTS if path.is_dir() else path, "sha256"),
+            "parts": list(self.parts),
+            "renormalise": self.renormalise,
+            "hardware": {name: value for name, value in self.hardware.describe().items() if name != "adc_bits"},
+            "seed": self.seed,
+            "text": named,
+            "versions": installed_versions("torch", "aihwkit"),
+        }
+
+
+class CrossbarTranslation:
+    """The lines of an experiment, and its model to translate them with, whose parts are on crossbars or not.
+
+    Attributes:
+        lowercase: whether the data's target side is in lower case.
+        longest: tokens of the longest source, and most tokens of its translation.
+    """
+
+    def __init__(self, experiment: Experiment, lines: Sequence[str]) -> None:
+        self._experiment, beam = experiment, experiment.beam
+        (self._digital,), self.vocabulary, folder, recorded = load_models([experiment.model], experiment.data)
+        self._pipeline = choose_pipeline(folder, self.vocabulary.languages, **experiment.text)
+        self.lowercase = (Path(folder) / CARD).exists() and DatasetCard.read(folder).is_lowercase(
+            self.vocabulary.target_lang
+        )
+        self.settings = SearchSettings(**recorded if beam is None else {**recorded, "beam": beam})
+        self.settings.check(len(self.vocabulary.target_dictionary))
+        translator = self._translator(self._digital)
+        self._batches = Batches(lines, translator)
+        source = max((len(tokens) for batch in self._batches for tokens in batch.sources), default=1)
+        target = int(self.settings.max_len_a * source + self.settings.max_len_b) + 1
+        self.longest = source, min(target, self._digital.decoder.max_positions())
+        self._on_crossbars: dict[int, Transformer] = {}
+
+    def place(self, bits: int) -> dict[str, int]:
+        """Put the parts on crossbars whose outputs have converters of these bits; return the weights of each part."""
+        model = copy.deepcopy(self._digital)
+        experiment = self._experiment
+        configuration = replace(experiment.hardware, adc_bits=bits).configuration()
+        placed = put_on_crossbars(model, experiment.parts, configuration, self.longest, experiment.renormalise)
+        self._on_crossbars[bits] = model
+        return placed
+
+    def digital(self) -> list[str]:
+        """Return translations of the model as it is."""
+        return self._translations(self._digital)
+
+    def analog(self, bits: int, number: int, time: int) -> list[str]:
+        """Return translations with parts on crossbars, `time` seconds after a programming, counted from 1."""
+        if bits not in self._on_crossbars:
+            self.place(bits)
+        model, seed = self._on_crossbars[bits], self._experiment.seed
+        if self._experiment.hardware.noise != "none":
+            program(model, seed, number)
+            let_drift(model, seed, number, time)
+        torch.manual_seed(seed_of(seed, "reading", number, time, bits))
+        return self._translations(model)
+
+    def _translator(self, model: Transformer) -> Translator:
+        search = BeamSearch([model], self.vocabulary.target_dictionary, self.settings)
+        return Translator(search, self.vocabulary, self._pipeline, model.encoder.max_positions())
+
+    @torch.inference_mode()
+    def _translations(self, model: Transformer) -> list[str]:
+        translator = self._translator(model)
+        found = self._batches.in_order(map(translator.translate, self._batches))
+        return [best.text for best, *_ in found]
+
+
+def tiles(model: nn.Module) -> dict[str, Any]:
+    """Return the crossbars of a model, by name."""
+    return {
+        f"{name}.{number}": tile
+        for name, module in model.named_modules()
+        if isinstance(module, AnalogLayerBase)
+        for number, tile in enumerate(module.analog_tiles())
+    }
+
+
+@torch.no_grad()
+def program(model: nn.Module, seed: int, number: int) -> None:
+    """Program all crossbars anew. What noise a crossbar gets depends on its name, not on which others there are.
+
+    `number` is that of the programming, from 1.
+    """
+    for name, tile in tiles(model).items():
+        torch.manual_seed(seed_of(seed, "programming", number, name))
+        tile.program_weights()
+
+
+@torch.no_grad()
+def let_drift(model: nn.Module, seed: int, number: int, time: int) -> None:
+    """Let the conductances drift for `time` seconds since they were programmed, see :func:`program`."""
+    for name, tile in tiles(model).items():
+        torch.manual_seed(seed_of(seed, "drift", number, time, name))
+        tile.drift_weights(float(time))
+
+
+def seed_of(*what: object) -> int:
+    """Return a seed for torch that is another one for everything that differs."""
+    return int.from_bytes(hashlib.sha256(repr(what).encode()).digest()[:7], "big")
 
 
 def run(experiment: Experiment, report: ProgressReporter) -> Result:
@@ -69,7 +225,7 @@ def run(experiment: Experiment, report: ProgressReporter) -> Result:
     result = replace(result, test_sets=(replace(only, remarks=remarks),))
     cells = {name: {"seconds": seconds(time), "adc_bits": bits} for name, (time, bits) in experiment.cells.items()}
     rows = [row | cells.get(row["system"], {}) for row in result.rows()]
-    about = {"model": experiment.model, "programmings": experiment.programmings, "lines": len(source)}
+    about = {"model": shown(experiment.model), "programmings": experiment.programmings, "lines": len(source)}
     written = record | about | {"scores": rows}
     write_lines(experiment.out / REPORT, [json.dumps(written, indent=1, ensure_ascii=False)])
     return result

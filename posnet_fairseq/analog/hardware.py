@@ -56,8 +56,8 @@ class Hardware:
         config.mapping.weight_scaling_omega = 1.0
         config.mapping.weight_scaling_columnwise = True
         config.mapping.max_input_size = config.mapping.max_output_size = self.tile_size
-        config.forward.inp_res = _resolution(self.dac_bits)
-        config.forward.out_res = _resolution(self.adc_bits)
+        # Steps of converters as shares of their ranges: the outermost codes are equally far from 0.
+        config.forward.inp_res, config.forward.out_res = (1 / (2**bits - 2) for bits in (self.dac_bits, self.adc_bits))
         config.drift_compensation = None
         if self.noise == "none":
             config.forward.out_noise = 0.0
@@ -83,28 +83,24 @@ class Hardware:
         }
 
 
-def _resolution(bits: int) -> float:
-    """Return a step of a converter, as a share of its range, whose outermost codes are equally far from 0."""
-    return 1 / (2**bits - 2)
-
-
 def seconds(text: str) -> int:
-    """Return the seconds of a time such as ``25s``, ``1h`` or ``1y``; ValueError if it is more than a century."""
-    found = re.fullmatch(r"(\d{1,9})(s|min|h|d|month|y)", text)
+    """Return the seconds of a time such as ``25s``, ``1h`` or ``1y``; refuse what is none, or more than a century."""
+    found = re.fullmatch(rf"(\d{{1,9}})({'|'.join(UNITS)})", text)
     if found is None or not 0 < int(found[1]) * UNITS[found[2]] <= LONGEST:
-        raise ValueError(text)
+        raise UsageError(
+            f"--time {text!r:.50}: give a number and a unit, s, min, h, d, month or y, without a space: 25s."
+        )
     return int(found[1]) * UNITS[found[2]]
 
 
 def check_times(noise: str, times: list[str]) -> None:
-    """Refuse times that a noise model does not know."""
-    if noise == "reram":
-        for time in times:
-            if seconds(time) not in map(seconds, RERAM_TIMES):
-                raise UsageError(
-                    f"--time {time}: --noise reram was measured {', '.join(RERAM_TIMES[:-1])} and {RERAM_TIMES[-1]} "
-                    "after programming, and is known then only. Give one of these, or --noise pcm."
-                )
+    """Refuse what is no time, and times that a noise model does not know."""
+    for time in times:
+        if seconds(time) not in map(seconds, RERAM_TIMES) and noise == "reram":
+            raise UsageError(
+                f"--time {time}: --noise reram was measured {', '.join(RERAM_TIMES[:-1])} and {RERAM_TIMES[-1]} "
+                "after programming, and is known then only. Give one of these, or --noise pcm."
+            )
 
 
 def require_aihwkit() -> None:

@@ -8,6 +8,7 @@ import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +25,7 @@ from posnet_fairseq.bench.models_speed import (
 )
 from posnet_fairseq.bench.printed_tables import mebibytes, table
 from posnet_fairseq.bench.timing import default_device, device_clock, interleaved, median_ratio, peak_resident
+from posnet_fairseq.inference import ctranslate2_export
 from posnet_fairseq.inference.checkpoints import about, refuse_other_kind
 from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.model_loading import build_model
@@ -31,9 +33,10 @@ from posnet_fairseq.inference.precision import prepare_for_inference
 from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.optional_dependencies import how_to_install
+from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.schema import check_range
 from posnet_fairseq.text import synthetic
+from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.transformer.sizes import SIZES
 
 CTRANSLATE2 = ("float32", "int8")
@@ -109,9 +112,7 @@ def run(
         }
         if has_ctranslate2():
             for precision in CTRANSLATE2:
-                engines[f"CTranslate2, {precision}"] = converted(
-                    models[BASELINE], task, sample, beam, length, size, precision
-                )
+                engines[f"CTranslate2, {precision}"] = converted(task, sample, beam, length, size, precision)
         # CTranslate2's threads on a CPU are not those of this process.
         clock = device_clock if torch.get_num_threads() == 1 else time.perf_counter
         peaks = {name: peak_resident(engine) for name, engine in engines.items()}
@@ -141,26 +142,15 @@ def in_precisions(models: Mapping[str, nn.Module], precisions: Sequence[str]) ->
 
 
 def converted(
-    model: nn.Module, task: SimpleNamespace, sample: dict[str, Any], beam: int, length: int, size: str, precision: str
+    task: SimpleNamespace, sample: dict[str, Any], beam: int, length: int, size: str, precision: str
 ) -> Callable[[], list[Any]]:
-    """Return a function that translates a batch by CTranslate2 with the weights of fairseq's Transformer."""
+    """Return a function that translates a batch by CTranslate2, by a model of the size with attention."""
     import ctranslate2
-    from ctranslate2.converters.fairseq import set_transformer_decoder, set_transformer_encoder
-    from ctranslate2.specs import TransformerSpec
 
-    shape, model = SIZES[size], copy.deepcopy(model).cpu()
-    spec = TransformerSpec.from_config((shape.layers, shape.layers), shape.attention_heads, pre_norm=True)
-    set_transformer_encoder(spec.encoder, model.encoder)
-    set_transformer_decoder(spec.decoder, model.decoder)
-    words = [task.source_dictionary[index] for index in range(len(task.source_dictionary))]
-    spec.register_source_vocabulary(words)
-    spec.register_target_vocabulary(words)
-    spec.config.decoder_start_token = spec.config.eos_token
-    spec.config.add_source_eos = True
-    spec.validate()
-    spec.optimize(quantization=None if precision == "float32" else precision)
+    entries, model = task.source_dictionary, mixer_transformer(task, "attention", size, length + 2).eval()
+    cfg = SimpleNamespace(encoder_attention_heads=SIZES[size].attention_heads, activation_fn="relu")
     with tempfile.TemporaryDirectory() as folder:
-        spec.save(folder)
+        ctranslate2_export.write(model, cfg, Vocabulary("", "", entries, entries), Path(folder))
         translator = ctranslate2.Translator(
             folder,
             device=default_device().type,
@@ -168,10 +158,9 @@ def converted(
             inter_threads=1,
             intra_threads=torch.get_num_threads(),
         )
-    pad, eos = task.source_dictionary.pad(), task.source_dictionary.eos()
-    sources = [
-        [words[token] for token in row if token not in (pad, eos)] for row in sample["net_input"]["src_tokens"].tolist()
-    ]
+    special = (entries.pad(), entries.eos())
+    rows = sample["net_input"]["src_tokens"].tolist()
+    sources = [[entries[token] for token in row if token not in special] for row in rows]
     return lambda: translator.translate_batch(
         sources, beam_size=beam, min_decoding_length=length - 1, max_decoding_length=length - 1
     )
@@ -189,12 +178,9 @@ def tables(options: Namespace) -> Iterator[Table | str]:
             shown = table(title, "sent.\n/s", "tokens\n/s", "×\nfairseq", "×\nCT2", "memory\nMiB")
             for name, figures in results.items():
                 peer = "" if math.isnan(figures["peer"]) else f"{figures['peer']:.2f}"
-                speed = (
-                    f"{figures['sentences']:.2f}",
-                    f"{figures['sentences'] * length:,.0f}",
-                    f"{figures['ratio']:.2f}",
-                )
-                shown.add_row(name, *speed, peer, mebibytes(figures["peak"]))
+                speed, ratio = figures["sentences"], f"{figures['ratio']:.2f}"
+                memory = mebibytes(figures["peak"])
+                shown.add_row(name, f"{speed:.2f}", f"{speed * length:,.0f}", ratio, peer, memory)
             yield shown
     yield (
         f"{len(task.source_dictionary):,} words, random sentences. × CT2: CTranslate2 in the same precision. Memory: "

@@ -2,17 +2,15 @@
 
 import itertools
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from rich.table import Table
 
-from posnet_fairseq.bench.layers_speed import BASELINE, training
+from posnet_fairseq.bench.layers_speed import BASELINE, build, training
 from posnet_fairseq.bench.printed_tables import mebibytes, table
 from posnet_fairseq.bench.timing import default_device, interleaved, median_ratio, peak_bytes
-from posnet_fairseq.bench.translution_speed import products
-from posnet_fairseq.mixers.bases.building import build_mixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.mixers.translution import Translution
 from posnet_fairseq.ops.grid import Grid
@@ -30,13 +28,6 @@ class Figures(NamedTuple):
     floor: float | None
 
 
-def build(variant: str, embed_dim: int, num_heads: int, grid: tuple[int, int], extra_tokens: int) -> TokenMixer:
-    """Return a mixer on a grid; its name may have options: ``irpe+irpe_on=qkv``."""
-    name, *chosen = variant.split("+")
-    options: dict[str, Any] = {key: value or True for key, _, value in (option.partition("=") for option in chosen)}
-    return build_mixer(name, embed_dim, num_heads, grid=grid, extra_tokens=extra_tokens, **options)
-
-
 def token_counts(mixer: TokenMixer) -> list[int]:
     """Return for each matrix of Translution how many tokens of an image, as queries or as keys, it is applied to.
 
@@ -47,6 +38,25 @@ def token_counts(mixer: TokenMixer) -> list[int]:
     offsets = (range(1 - min(reach + 1, size), min(reach + 1, size)) for size in (rows, columns))
     of_cells = [(rows - abs(row)) * (columns - abs(column)) for row, column in itertools.product(*offsets)]
     return [*of_cells, *[rows * columns] * bool(mixer.settings.extra_tokens)]
+
+
+def products(counts: Sequence[int], embed_dim: int) -> Callable[[], None]:
+    """Return a function that takes the matrix products of one training step of Translution and does nothing else.
+
+    For each offset, with its number of tokens in `counts`, there are three in the forward pass, and in the backward
+    pass three that are recomputed, three for the gradients of tokens and three for the gradients of matrices.
+    """
+    device = default_device()
+    tokens, matrix = (torch.randn(rows, embed_dim, device=device) for rows in (max(counts), embed_dim))
+
+    def call() -> None:
+        for count in counts:
+            for _ in range(9):
+                projected = tokens[:count] @ matrix
+            for _ in range(3):
+                tokens[:count].T @ projected
+
+    return call
 
 
 def run(
@@ -62,7 +72,7 @@ def run(
     torch.manual_seed(1)
     device = default_device()
     built = {
-        name: build(name, embed_dim, num_heads, grid, extra_tokens).to(device)
+        name: build(name, embed_dim, num_heads, grid=grid, extra_tokens=extra_tokens).to(device)
         for name in dict.fromkeys([BASELINE, *mixers])
     }
     x = torch.randn(batch, built[BASELINE].max_positions, embed_dim, device=device, requires_grad=True)

@@ -10,8 +10,7 @@ from rich.table import Table
 
 from posnet_fairseq.bench.printed_tables import mebibytes, table
 from posnet_fairseq.bench.timing import Time, compared, default_device, peak_bytes
-from posnet_fairseq.mixers.bases.mixer_options import configure
-from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
+from posnet_fairseq.mixers.bases.building import build_mixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
@@ -21,39 +20,17 @@ BASELINE = "attention"
 VARIANTS = ("shaw+shaw_values", "irpe+irpe_on=qkv")  # measured by default, beside all mixers
 
 
-def build_of_size(variant: str, place: str, size: str, length: int) -> TokenMixer:
-    """Return a mixer with the options that the architectures of a size give to it."""
-    shape, cls = SIZES[size], get_mixer(variant.split("+")[0], "--mixers")
-    options = {field.name: of_arch(cls, field, shape) for field in dataclasses.fields(cls.Config)}
-    return build(variant, place, shape.embed_dim, shape.attention_heads, length, **options)
+def build(variant: str, embed_dim: int, num_heads: int, place: str = "encoder", **arguments: Any) -> TokenMixer:
+    """Return a mixer with its default gate and without dropout; its name may have options: ``irpe+irpe_on=qkv``.
 
-
-def build(
-    variant: str, place: str, embed_dim: int, num_heads: int, length: int, **options: str | bool | int | None
-) -> TokenMixer:
-    """Return a mixer with its default gate and without dropout; its name may have options: ``irpe+irpe_on=qkv``."""
+    Other arguments are those of :func:`posnet_fairseq.build_mixer`.
+    """
     name, *chosen = variant.split("+")
-    cls = get_mixer(name, "--mixers")
-    fields = {field.name for field in dataclasses.fields(cls.Config)}
-    for option in chosen:
-        key, _, value = option.partition("=")
-        if key not in fields:
-            raise UsageError(f"--mixers {variant}: the options of {name} are {', '.join(sorted(fields)) or 'none'}.")
-        options[key] = value or True
-    if place not in cls.places:
-        raise UsageError(f"--mixers {variant}: {name} stands in {' and '.join(cls.places)} only. Leave it out.")
-    settings = MixerSettings(
-        mixer=name,
-        place=place,
-        embed_dim=embed_dim,
-        memory_dim=embed_dim,
-        num_heads=num_heads,
-        max_positions=length,
-        dropout=0.0,
-        gate=cls.default_gate,
-        options=configure(cls.Config, options),
-    )
-    return cls(settings)
+    places = get_mixer(name, "--mixers").places
+    if "grid" not in arguments and place not in places:
+        raise UsageError(f"--mixers {variant}: {name} stands in {' and '.join(places) or 'grids'} only. Leave it out.")
+    arguments |= {key: value or True for key, _, value in (option.partition("=") for option in chosen)}
+    return build_mixer(name, embed_dim, num_heads, causal=place == "decoder", **arguments)
 
 
 def run(
@@ -83,7 +60,13 @@ def run(
         mask = torch.zeros(batch, length, dtype=torch.bool, device=device)
         mask[-max(1, batch // 10) :, length - max(1, length // 10) :] = True
     arguments = {"positions": positions, "padding_mask": mask}
-    built = {name: build_of_size(name, place, size, length).to(device) for name in dict.fromkeys([BASELINE, *mixers])}
+    shape, built = SIZES[size], {}
+    for name in dict.fromkeys([BASELINE, *mixers]):
+        cls = get_mixer(name.split("+")[0], "--mixers")
+        options = (each for each in dataclasses.fields(cls.Config) if not each.metadata.get("first_layers"))
+        own = {option.name: of_arch(cls, option, shape) for option in options}
+        how = {"max_positions": length, "position_embedding": "none", **own}
+        built[name] = build(name, width, shape.attention_heads, place, **how).to(device)
     calls = {name: forward(mixer, x, **arguments) for name, mixer in built.items()}
     trainings = {name: training(mixer, x, **arguments) for name, mixer in built.items()}
     once, with_backward = compared(calls, BASELINE, rounds), compared(trainings, BASELINE, rounds)

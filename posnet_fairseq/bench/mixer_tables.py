@@ -29,6 +29,8 @@ from posnet_fairseq.transformer.sizes import SIZES, of_arch
 
 COMMON = ("gate", "cross_gate", "position_embedding", "length_ratio")
 Row = dict[str, Any]
+# Rows as JSON and as text, the title of their table, and what is said below it.
+_Report = tuple[list[Row], list[dict[str, str]], str | None, str]
 
 
 def show(options: argparse.Namespace) -> None:
@@ -36,12 +38,14 @@ def show(options: argparse.Namespace) -> None:
     if options.options and options.mixer is None:
         raise UsageError(f"--options: of which mixer? Choose one of: {', '.join(mixer_names())}.")
     mixer = _named(options.mixer) if options.mixer else None
-    if options.grid:
-        _show_grid(options, [mixer.name] if mixer else mixer_names(on_grids=True))
-    elif options.memory:
-        _show_memory(options, [mixer.name] if mixer else mixer_names())
-    elif options.crossbars:
-        _show_crossbars(options, [mixer.name] if mixer else mixer_names())
+    asked = {_of_grid: options.grid, _of_memory: options.memory, _of_crossbars: options.crossbars}
+    if make := next((make for make, is_asked in asked.items() if is_asked), None):
+        rows, shown, title, remark = make(options, [mixer.name] if mixer else mixer_names(bool(options.grid)))
+        if options.json:
+            _print_json(rows)
+        else:
+            _print_table(options, shown, title)
+            _print_text(remark)
     elif mixer is None:
         _show_list(options)
     elif options.options:
@@ -188,60 +192,43 @@ def _show_options(options: argparse.Namespace, mixer: type[TokenMixer]) -> None:
             console.print(Padding(escape(row["meaning"]), (0, 0, 0, 4)))
 
 
-def _show_grid(options: argparse.Namespace, mixers: Sequence[str]) -> None:
-    """Print costs on a grid: of one mixer with each choice of its options, of several with their defaults."""
-    rows: list[dict[str, Any]] = [
-        {"mixer": name, "options": chosen, "parameters": cost.parameters, "operations": cost.operations}
-        for name in mixers
-        for chosen, cost in counting.grid_costs(
-            name, options.size, options.grid, options.extra_tokens, every_choice=len(mixers) == 1
-        ).items()
-    ]
-    if options.json:
-        _print_json(rows)
-        return
-    shown = [
-        {
-            "mixer": " ".join([row["mixer"], row["options"]]).strip(),
-            "parameters": f"{row['parameters']:,}",
-            "operations": _millions(row["operations"]),
-        }
-        for row in rows
-    ]
-    shape = SIZES[options.size]
-    grid_rows, columns = options.grid
-    cells = Grid(grid_rows, columns, options.extra_tokens)
-    _print_table(options, shown, f"{cells}, D = {shape.embed_dim}, H = {shape.attention_heads}")
-    _print_text(
+def _of_grid(options: argparse.Namespace, mixers: Sequence[str]) -> _Report:
+    """Return costs on a grid: of one mixer with each choice of its options, of several with their defaults."""
+    shape, cells = SIZES[options.size], Grid(options.grid[0], options.grid[1], options.extra_tokens)
+    rows, shown = [], []
+    for name in mixers:
+        sizes = options.size, options.grid, options.extra_tokens
+        for chosen, cost in counting.grid_costs(name, *sizes, every_choice=len(mixers) == 1).items():
+            counts = {"parameters": cost.parameters, "operations": cost.operations}
+            rows.append({"mixer": name, "options": chosen} | counts)
+            texts = {"parameters": f"{cost.parameters:,}", "operations": _millions(cost.operations)}
+            shown.append({"mixer": f"{name} {chosen}".strip()} | texts)
+    return (
+        *(rows, shown, f"{cells}, D = {shape.embed_dim}, H = {shape.attention_heads}"),
         "Parameters of one layer, and multiplications in it for one image; a product and the sum that it is added to "
-        "count once. In Python: posnet_fairseq.build_mixer(..., grid=(R, C), extra_tokens=E)."
+        "count once. In Python: posnet_fairseq.build_mixer(..., grid=(R, C), extra_tokens=E).",
     )
 
 
-def _show_memory(options: argparse.Namespace, mixers: Sequence[str]) -> None:
+def _of_memory(options: argparse.Namespace, mixers: Sequence[str]) -> _Report:
     from posnet_fairseq.costs.training_memory import training_memory  # imports all of a model
 
     tokens = 4096 if options.max_tokens is None else options.max_tokens
     precision = options.precision or "bf16"
     check_range("--max-tokens", tokens, options.length, 10_000_000)
-    rows = []
+    title = f"{options.size}, {tokens:,} tokens, {precision}"
+    rows, shown = [], []
     with ProgressReporter().bar("simulating", "steps", 2 * len(mixers)) as bar:
         for name in mixers:
-            row: Row = {"mixer": name}
+            sizes = {}
             for column, chunked in (("loss in chunks", True), ("loss at once", False)):
                 settings = {"words": options.words, "length": options.length, "precision": precision}
-                row[column] = training_memory(name, options.size, tokens, chunked=chunked, **settings)
+                sizes[column] = training_memory(name, options.size, tokens, chunked=chunked, **settings)
                 bar.advance(1)
-            rows.append(row)
-    if options.json:
-        _print_json(rows)
-        return
-    title = f"{options.size}, {tokens:,} tokens, {precision}"
-    named = [
-        {title: row.pop("mixer")} | {name: f"{size / 2**30:.2f} GiB" for name, size in row.items()} for row in rows
-    ]
-    _print_table(options, named)
-    _print_text(
+            rows.append({"mixer": name} | sizes)
+            shown.append({title: name} | {column: f"{size / 2**30:.2f} GiB" for column, size in sizes.items()})
+    return (
+        *(rows, shown, None),
         f"The peak of a training step on one GPU, for sentences of {options.length} tokens on both sides and "
         f"{options.words:,} words in one dictionary: weights, gradients, activations, and the state of "
         "fused_adam as fairseq-train keeps it, with torch's operations: kernels take less. A GPU needs about 1 GiB and "
@@ -250,31 +237,29 @@ def _show_memory(options: argparse.Namespace, mixers: Sequence[str]) -> None:
     )
 
 
-def _show_crossbars(options: argparse.Namespace, mixers: Sequence[str]) -> None:
+def _of_crossbars(options: argparse.Namespace, mixers: Sequence[str]) -> _Report:
     from posnet_fairseq.bench.crossbar_counts import count
 
     tile_size, prices = options.tile_size or 256, options.joules
-    rows = []
+    rows, shown = [], []
     for name in mixers:
         found = count(name, options.size, options.words, options.length, tile_size).per(options.length)
-        row: Row = {"mixer": name, "static share": found.static / (found.static + found.digital)} | vars(found)
-        rows.append(row if prices is None else row | {"joules": found.joules(prices)})
-    if options.json:
-        _print_json(rows)
-        return
-    title = f"{options.size}, N={options.length}"
-    shown: list[dict[str, str]] = []
-    for row in rows:
-        texts: dict[str, str] = {title: row["mixer"], "static\n%": f"{100 * row['static share']:.1f}"}
+        share = found.static / (found.static + found.digital)
+        row: Row = {"mixer": name, "static share": share} | vars(found)
+        texts = {f"{options.size}, N={options.length}": name, "static\n%": f"{100 * share:.1f}"}
         texts |= {f"{name}\n1,000": f"{row[name] / 1e3:,.1f}" for name in ("static", "digital", "dac", "adc")}
-        texts["reads"] = f"{row['reads']:,.0f}"
-        shown.append(texts if prices is None else texts | {"joules": f"{row['joules']:.2e}"})
-    _print_table(options, shown)
-    _print_text(
+        texts["reads"] = f"{found.reads:,.0f}"
+        if prices is not None:
+            row["joules"] = found.joules(prices)
+            texts["joules"] = f"{row['joules']:.2e}"
+        rows.append(row)
+        shown.append(texts)
+    return (
+        *(rows, shown, None),
         "Per token, of a sentence and a translation of that many tokens. Static: multiplications by weights that are "
         "stored before inference; digital: all others, as queries by keys. Reads of crossbars and conversions of their "
         f"inputs (dac) and outputs (adc) are those of decoding word by word. Crossbars of {tile_size} × {tile_size}, "
-        f"{options.words:,} words."
+        f"{options.words:,} words.",
     )
 
 

@@ -44,9 +44,7 @@ def fairseq_transformer(task: SimpleNamespace, size: str, positions: int) -> Tra
         "max_source_positions": positions,
         "max_target_positions": positions,
     }
-    for side in ("encoder", "decoder"):
-        options |= shape.of_side(side)
-    arguments = Namespace(**options)
+    arguments = Namespace(**options, **shape.of_side("encoder"), **shape.of_side("decoder"))
     base_architecture(arguments)
     return TransformerModel.build_model(arguments, task)
 

@@ -23,8 +23,8 @@ from posnet_fairseq.bench.printed_tables import mebibytes, table
 from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadOptions
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.files import is_blank
-from posnet_fairseq.shared.optional_dependencies import how_to_install
 from posnet_fairseq.shared.processes import elsewhere, resident
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import choose_pipeline
@@ -87,11 +87,8 @@ def _by_ctranslate2(folder: str, data: Path, languages: tuple[str, str], dtype: 
 
     pipeline, settings, own = choose_pipeline(data, languages), file.settings, file.batches is None
     # Its batches are independent, so that threads need not wait for one another.
-    threads = {
-        "inter_threads" if own else "intra_threads": file.threads,
-        "intra_threads" if own else "inter_threads": 1,
-    }
-    translator = ctranslate2.Translator(folder, compute_type=dtype, **threads)
+    inter, intra = (file.threads, 1) if own else (1, file.threads)
+    translator = ctranslate2.Translator(folder, compute_type=dtype, inter_threads=inter, intra_threads=intra)
     search = {
         "beam_size": settings.beam,
         "length_penalty": settings.lenpen,
@@ -190,17 +187,9 @@ def tables(options: Namespace) -> Iterator[Table | str]:
     lines = read_text(options.file)
     for threads in options.threads:
         results, converted = run(options.models, lines, threads, options.rounds, options.beam)
-        columns = (
-            "lines\n/CPU s",
-            "lines\n/s",
-            "× CT2\nCPU",
-            "× CT2\nclock",
-            "equal\nlines",
-            f"after\n{EARLY}",
-            "at\nend",
-            "peak",
-        )
-        shown = table(f"{options.file}, {threads} thread{'s' * (threads > 1)}, medians of {options.rounds}", *columns)
+        title = f"{options.file}, {threads} thread{'s' * (threads > 1)}, medians of {options.rounds}"
+        speeds = ("lines\n/CPU s", "lines\n/s", "× CT2\nCPU", "× CT2\nclock")
+        shown = table(title, *speeds, "equal\nlines", f"after\n{EARLY}", "at\nend", "peak")
         for name in results:
             shown.add_row(name, *_figures(name, results, converted))
         yield shown

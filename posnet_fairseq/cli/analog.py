@@ -3,26 +3,13 @@
 import argparse
 import json
 
-from posnet_fairseq.analog.hardware import (
-    BITS,
-    NOISES,
-    PARTS,
-    TILE_SIZES,
-    Hardware,
-    check_times,
-    parse_parts,
-    require_aihwkit,
-    seconds,
-)
+from posnet_fairseq.analog import hardware
 from posnet_fairseq.inference.search_options import add_text_options, text_options
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import a_path, check_folder, check_stdout, path_text
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.schema import check_numbers
-
-MOST_PROGRAMMINGS = 1000
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -36,15 +23,17 @@ def _parser() -> argparse.ArgumentParser:
         "--on",
         required=True,
         metavar="PARTS",
-        help=f"what is on crossbars, of {', '.join(PARTS)}, with commas between: mixing weights of position-based "
-        "mixers, projections of mixers, feed-forward layers, the projection to the scores of words",
+        help=f"what is on crossbars, of {', '.join(hardware.PARTS)}, with commas between: mixing weights of "
+        "position-based mixers, projections of mixers, feed-forward layers, the projection to the scores of words",
     )
     names = ("SOURCE", "REFERENCE")
     parser.add_argument("--test", nargs=2, type=a_path, required=True, metavar=names, help="texts, x.en x.de")
     parser.add_argument(
         "--out", type=a_path, required=True, metavar="FOLDER", help="folder of translations and scores; goes on there"
     )
-    parser.add_argument("--noise", choices=NOISES, default="pcm", help="model of the conductances (default: pcm)")
+    parser.add_argument(
+        "--noise", choices=hardware.NOISES, default="pcm", help="model of the conductances (default: pcm)"
+    )
     parser.add_argument(
         "--time",
         nargs="+",
@@ -76,34 +65,26 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-@command
 @parsed_by(_parser, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-analog."""
-    parts = parse_parts("--on", options.on)
-    for time in options.time:
-        try:
-            seconds(time)
-        except ValueError as error:
-            raise UsageError(
-                f"--time {time!r:.50}: give a number and a unit, s, min, h, d, month or y, without a space: 25s."
-            ) from error
-    check_times(options.noise, options.time)
+    parts = hardware.parse_parts("--on", options.on)
+    hardware.check_times(options.noise, options.time)
     if options.programmings is None:
         options.programmings = 1 if options.noise == "none" else 10
     check_numbers(
         options,
-        adc_bits=BITS,
-        dac_bits=BITS,
-        tile_size=TILE_SIZES,
-        programmings=(1, MOST_PROGRAMMINGS),
+        adc_bits=hardware.BITS,
+        dac_bits=hardware.BITS,
+        tile_size=hardware.TILE_SIZES,
+        programmings=(1, 1000),
         seed=(0, 2**31 - 1),
     )
     if options.noise == "none" and options.programmings > 1:
         raise UsageError(f"--programmings {options.programmings} with --noise none: all would be equal. Leave it out.")
     check_folder(options.out)
     check_stdout()
-    require_aihwkit()
+    hardware.require_aihwkit()
     report = ProgressReporter()
     from posnet_fairseq.analog.experiment import Experiment, run
 
@@ -111,7 +92,7 @@ def main(options: argparse.Namespace) -> None:
     experiment = Experiment(
         **{name: getattr(options, name) for name in same},
         parts=parts,
-        hardware=Hardware(noise=options.noise, dac_bits=options.dac_bits, tile_size=options.tile_size),
+        hardware=hardware.Hardware(noise=options.noise, dac_bits=options.dac_bits, tile_size=options.tile_size),
         adc_bits=tuple(dict.fromkeys(options.adc_bits)),
         times=tuple(dict.fromkeys(options.time)),
         test=tuple(options.test),

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 from posnet_fairseq.inference.search.search_settings import ENTRY, RECORDED, SETTINGS, SearchSettings
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import path_text
@@ -26,36 +25,31 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-@command
 @parsed_by(_parser, prints_result=False, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-average."""
     import torch
 
-    from posnet_fairseq.inference.averaging import average, choose, doubts
-    from posnet_fairseq.inference.checkpoints import check_output, write_checkpoint
-    from posnet_fairseq.inference.saved_checkpoints import (
-        copy_in,
-        gap,
-        is_name_of_training,
-        lost_best,
-        numbered_checkpoints,
-    )
+    from posnet_fairseq.inference import averaging, checkpoints, saved_checkpoints
 
     given = {name: getattr(options, name) for name in RECORDED if getattr(options, name) is not None}
     SearchSettings(**given).check()
     folder, out = Path(options.folder), Path(options.out)
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such directory. Give the --save-dir of a run.")
-    if is_name_of_training(out.name) and out.parent.is_dir() and out.parent.samefile(folder):
+    if saved_checkpoints.is_name_of_training(out.name) and out.parent.is_dir() and out.parent.samefile(folder):
         raise UsageError(f"--out {out} is the name of a checkpoint of the training itself. Give another name.")
-    run = numbered_checkpoints(folder)
-    check_output(options.out, "--out", [checkpoint.path for checkpoint in run])
-    chosen = choose(run, options.num)
-    last = copy_in(folder, "last") if chosen[-1] is run[-1] else None
-    notes = [lost_best(run, copy_in(folder, "best")), gap(chosen, last), *doubts(chosen)]
+    run = saved_checkpoints.numbered_checkpoints(folder)
+    checkpoints.check_output(options.out, "--out", [checkpoint.path for checkpoint in run])
+    chosen = averaging.choose(run, options.num)
+    last = saved_checkpoints.copy_in(folder, "last") if chosen[-1] is run[-1] else None
+    notes = [
+        saved_checkpoints.lost_best(run, saved_checkpoints.copy_in(folder, "best")),
+        saved_checkpoints.gap(chosen, last),
+        *averaging.doubts(chosen),
+    ]
     with torch.no_grad():
-        state = average([checkpoint.path for checkpoint in chosen])
+        state = averaging.average([checkpoint.path for checkpoint in chosen])
     moving = state["extra_state"].get("moving", 0)
     if 0 < moving < len(chosen):
         notes.append(
@@ -66,7 +60,7 @@ def main(options: argparse.Namespace) -> None:
         print(f"posnet-average: {note}", file=sys.stderr)
     if given:
         state["extra_state"][ENTRY] = given
-    write_checkpoint(state, out)
+    checkpoints.write_checkpoint(state, out)
     for checkpoint in chosen:
         valid = "" if checkpoint.valid is None else f", validation {checkpoint.metric} {checkpoint.valid:.4f}"
         print(f"{checkpoint.path} ({checkpoint.updates} updates{valid})")

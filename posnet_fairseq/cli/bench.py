@@ -6,7 +6,6 @@ import json
 
 from rich.console import Console
 
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import add_grid_options, parsed_by
 from posnet_fairseq.shared.errors import flag
 from posnet_fairseq.shared.files import check_stdout, path_text
@@ -55,19 +54,6 @@ def _parser() -> argparse.ArgumentParser:
     file.add_argument("file", metavar="FILE", type=path_text, help="plain text, a sentence a line")
     numbers(file, threads=([1], "of each engine, in turn"), beam=(5, "size"))
 
-    pairs = what.add_parser("translution", help="layers of a decoder against Translution's formulas written out")
-    variants = [f"translution+translution_clip={clip}" for clip in (8, 16)]
-    pairs.add_argument(
-        "--mixers", nargs="*", default=[*variants, "alpha_translution"], help="default: K = 8, 16, and α"
-    )
-    pairs.add_argument("--lengths", nargs="*", type=int, default=[32, 64, 128, 160], help="N (default: 32 64 128 160)")
-    pairs.add_argument("--alone", nargs="*", type=int, default=[512, 1024], help="N, without the formula written out")
-    numbers(pairs, sentences=(8, "B"), embed_dim=(192, "D"), heads=(3, "H"))
-
-    growth = what.add_parser("length", help="growth of an encoder layer and a decoding step with the sentence")
-    growth.add_argument("--mixers", nargs="+", default=["rposnet"], help="default: rposnet")
-    numbers(growth, lengths=([2**n for n in range(6, 14)], "N"), rows=(12, "hypotheses in a decoding step"))
-
     image = what.add_parser("grid", help="mixers on a grid of tokens, such as the patches of an image")
     product = "irpe+irpe_method=product"
     variants = [product, f"{product}+irpe_on=qkv", "rope", "translution+translution_clip=3"]
@@ -75,16 +61,15 @@ def _parser() -> argparse.ArgumentParser:
     add_grid_options(image, (32, 32), 1)
     numbers(image, batch=(8, "B"), embed_dim=(512, "D"), heads=(8, "H"))
 
-    for benchmark, rounds in ((whole, 7), (layer, 7), (search, 3), (file, 5), (pairs, 3), (growth, 5), (image, 3)):
+    for benchmark, rounds in ((whole, 7), (layer, 7), (search, 3), (file, 5), (image, 3)):
         numbers(benchmark, rounds=(rounds, "medians are shown"))
         benchmark.add_argument("--json", action="store_true", help="print JSON")
-        if benchmark not in (file, pairs, image):
+        if benchmark not in (file, image):
             size = "tiny" if benchmark is whole else "base"
             benchmark.add_argument("--size", choices=SIZES, default=size, help=f"of the models (default: {size})")
     return parser
 
 
-@command
 @parsed_by(_parser, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-bench."""

@@ -1,10 +1,7 @@
 """posnet-doctor: what is installed, what works, and how to fix what does not."""
 
 import argparse
-import contextlib
 import dataclasses
-import importlib
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -18,10 +15,10 @@ from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
 from posnet_eval.metrics.model_files import Missing
 from posnet_fairseq import __version__
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_stdout
+from posnet_fairseq.shared.records import installed_versions
 
 PACKAGES = (
     "posnet", "ve-fairseq", "fairseq-fixed", "fairseq", "torch", "numpy", "safetensors", "omegaconf", "hydra-core",
@@ -129,12 +126,6 @@ def _neural_metric(name: str) -> Finding:
     return Finding(metric.label, True, f"can run, with {model}", needed=False)
 
 
-def _versions() -> Iterator[tuple[str, str]]:
-    for package in PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            yield package, importlib.metadata.version(package)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="posnet-doctor", description="Report what is installed, what works, and how to fix what does not."
@@ -144,7 +135,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-@command
 @parsed_by(_parser)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-doctor. Exit code 1 if something needed does not work."""
@@ -152,9 +142,9 @@ def main(options: argparse.Namespace) -> None:
     if options.user_dir:
         print(USER_DIR)
         return
-    findings = list(examine())
+    findings, installed = list(examine()), installed_versions(*PACKAGES)
     if options.json:
-        found = {"installed": dict(_versions()), "findings": [dataclasses.asdict(finding) for finding in findings]}
+        found = {"installed": installed, "findings": [dataclasses.asdict(finding) for finding in findings]}
         print(json.dumps(found, ensure_ascii=False, indent=1))
     else:
         for finding in findings:  # lines are as long as they are: paths are copied
@@ -162,6 +152,6 @@ def main(options: argparse.Namespace) -> None:
             print(f"{mark:8} {finding.what:16} {finding.says}")
             if finding.fix and not finding.works:
                 print(f"{'':8} {'':16} fix: {finding.fix}")
-        print("installed: " + ", ".join(f"{package} {version}" for package, version in _versions()))
+        print("installed: " + ", ".join(f"{package} {version}" for package, version in installed.items()))
     if any(finding.needed and not finding.works for finding in findings):
         sys.exit(1)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from posnet_fairseq.inference.arguments import CTRANSLATE2, SHORTLIST
 from posnet_fairseq.inference.search_options import add_text_options
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.files import a_path, path_text
 from posnet_fairseq.shared.folders import check_new_folder
@@ -44,7 +43,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-@command
 @parsed_by(_parser, prints_result=False, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-export."""

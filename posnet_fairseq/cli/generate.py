@@ -5,7 +5,6 @@ import argparse
 from posnet_fairseq.inference.arguments import MAX_TOKENS_LIMITS
 from posnet_fairseq.inference.search.search_settings import OF_TEXTS
 from posnet_fairseq.inference.search_options import add_search_options, settings_of
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.files import path_text
 from posnet_fairseq.shared.schema import check_numbers
@@ -26,7 +25,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-@command
 @parsed_by(_parser, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-generate."""

@@ -3,7 +3,6 @@
 import argparse
 import json
 
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.files import check_stdout, path_text
 
@@ -22,7 +21,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-@command
 @parsed_by(_parser)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-length-ratio."""

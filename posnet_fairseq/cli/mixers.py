@@ -5,7 +5,6 @@ import contextlib
 import math
 
 from posnet_fairseq.analog.hardware import TILE_SIZES
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import add_grid_options, parsed_by
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import check_stdout
@@ -59,7 +58,6 @@ def _price(text: str) -> tuple[str, float]:
     raise argparse.ArgumentTypeError(f"{text!r:.50}: give joules of {', '.join(PRICED)}, such as adc=1e-12.")
 
 
-@command
 @parsed_by(_parser, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-mixers."""

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from posnet_fairseq.inference.search_options import add_text_options, text_options
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import a_path, check_folder, path_text
@@ -110,7 +109,6 @@ def _study(options: argparse.Namespace, _: ProgressReporter) -> Iterable[Path]:
     return pictures.publish(options.study, options.results or Path("results", options.study), options.out)
 
 
-@command
 @parsed_by(_parser, prints_result=False, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-plot."""

@@ -2,7 +2,6 @@
 
 import argparse
 
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import path_text
@@ -31,7 +30,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-@command
 @parsed_by(_parser, prints_result=False, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-precompute."""

@@ -6,16 +6,15 @@ import os
 import signal
 import sys
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from posnet_data_prep.datasets import DATASETS
-from posnet_fairseq.runs.parsers import nearest
 from posnet_fairseq.runs.settings import Settings
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, nearest
 
 INDENT = " " * 15
 USAGE = """posnet-run TARGET [OPTION ...]
@@ -54,10 +53,6 @@ class Target:
         """Return the settings that words of the command line give."""
         return self.imported(self.settings).read(name, words, self.about, self.defaults)
 
-    def run(self, settings: Settings) -> None:
-        """Do it."""
-        self.imported(self.function)(settings)
-
     def imported(self, name: str) -> Any:
         """Return what has a name in its module."""
         return getattr(importlib.import_module(f"posnet_fairseq.{self.module}"), name)
@@ -84,7 +79,7 @@ TARGETS = {
         "and pictures of these files.",
     ),
     "quickstart": Target(
-        *("runs.quickstart", "QuickstartSettings", "quickstart"),
+        *("runs.compare", "QuickstartSettings", "quickstart"),
         "Train mixers side by side on interface texts, English to German, and compare them. Needs no GPU.",
     ),
     "lm": Target(
@@ -132,7 +127,9 @@ class _Parser(argparse.ArgumentParser):
         """Return the targets, and examples."""
         return self.format_usage()
 
-    def parse_args(self, arguments=None, namespace=None):  # type: ignore[no-untyped-def]  # argparse's
+    def parse_args(  # type: ignore[override]  # argparse's overloads
+        self, arguments: Sequence[str] | None = None, namespace: Any = None
+    ) -> argparse.Namespace:
         """Take options that all commands have behind the target as well."""
         words = sys.argv[1:] if arguments is None else list(arguments)
         common = [word for word in words if word in ("--quiet", "--version")]
@@ -155,7 +152,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-@command
 @parsed_by(_parser)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-run."""
@@ -166,7 +162,7 @@ def main(options: argparse.Namespace) -> None:
     settings = target.read(options.target, options.words)
     _set_up_processes()
     end_by_signals()
-    target.run(settings)
+    target.imported(target.function)(settings)
 
 
 if __name__ == "__main__":

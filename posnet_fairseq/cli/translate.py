@@ -5,7 +5,6 @@ import argparse
 from posnet_fairseq.inference.arguments import MAX_TOKENS_LIMITS, ON_LONG
 from posnet_fairseq.inference.search.search_settings import SETTINGS, SearchSettings
 from posnet_fairseq.inference.search_options import add_search_options, settings_of
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import path_text
@@ -107,7 +106,6 @@ def _refuse_a_search(options: argparse.Namespace) -> None:
             )
 
 
-@command
 @parsed_by(_parser, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-translate."""

@@ -1,16 +1,13 @@
 """Parameters of models, and multiplications of mixers."""
 
 import dataclasses
-import math
 from argparse import Namespace
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 
 from posnet_fairseq.inference.model_loading import NoRandomNumbers
-from posnet_fairseq.inference.stored_energies import precompute
+from posnet_fairseq.inference.stored_energies import parameter_count, precompute
 from posnet_fairseq.mixers.bases.building import build_mixer
 from posnet_fairseq.mixers.bases.mixer_options import choices
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
@@ -34,11 +31,6 @@ def build(
     apply_arch(cfg, mixer, size)
     with torch.device(device):
         return build_transformer(cfg, words, words).eval()
-
-
-def trained_parameters(model: nn.Module) -> int:
-    """Return the number of parameters of a model, shared ones counted once."""
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 class Cost(NamedTuple):
@@ -83,7 +75,7 @@ def grid_costs(
             continue
         seen.append(built.settings.options)
         name = "".join(f"{option}={choice}" for option, choice in options.items())
-        found[name] = Cost(trained_parameters(built), None, _count(built, built.max_positions))
+        found[name] = Cost(parameter_count(built), None, _count(built, built.max_positions))
     return found
 
 
@@ -99,8 +91,8 @@ def _cost(model: Transformer, length: int, more: int) -> Cost:
     """Return the cost of a model that has `more` layers on each side, like the last."""
     encoder, decoder = model.encoder.layers, model.decoder.layers
     mixer: Any = encoder[0].self_attn
-    others = more * (trained_parameters(encoder[-1]) + trained_parameters(decoder[-1]))
-    return Cost(trained_parameters(model) + others, mixer.operations_formula, multiplications(mixer, length))
+    others = more * (parameter_count(encoder[-1]) + parameter_count(decoder[-1]))
+    return Cost(parameter_count(model) + others, mixer.operations_formula, multiplications(mixer, length))
 
 
 def multiplications(mixer: TokenMixer, length: int) -> int:
@@ -110,13 +102,10 @@ def multiplications(mixer: TokenMixer, length: int) -> int:
     beyond the clip distance K, from where on their number is a polynomial of the second degree: for long sentences
     mixers compute some products otherwise. In cross-attention the memory has the same length.
     """
-    first = min(_reach(mixer), mixer.max_positions - 3)
-    lengths = [first + 1, first + 2, first + 3]
-    total = Fraction(0)
-    for n in lengths:
-        others = [other for other in lengths if other != n]
-        total += _count(mixer, n) * Fraction(math.prod(length - m for m in others), math.prod(n - m for m in others))
-    return int(total)
+    first = min(_reach(mixer), mixer.max_positions - 3) + 1
+    one, two, three = (_count(mixer, first + more) for more in range(3))
+    beyond = length - first
+    return one + beyond * (two - one) + beyond * (beyond - 1) // 2 * (three - 2 * two + one)
 
 
 def _reach(mixer: TokenMixer) -> int:

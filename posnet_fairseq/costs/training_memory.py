@@ -144,6 +144,9 @@ def _loss(model: Transformer, source: Tensor, target: Tensor, chunked: bool) -> 
         projection = model.decoder.output_projection
         weight = projection.noisy_weight() if isinstance(projection, NoisyLinear) else projection.weight
         return output_loss(features.flatten(0, 1), weight, target.flatten(), SMOOTHING, PADDING).loss
+    import posnet_fairseq.fairseq_plugin  # noqa: F401  (imports fairseq as this Python needs it)
+
+    # isort: split
     from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
 
     log_probs = model.decoder.output_layer(features).log_softmax(dim=-1, dtype=torch.float32)

@@ -1,15 +1,18 @@
-"""Encoder and decoders behind fairseq's interfaces: the same modules, called as fairseq calls its own."""
+"""Encoder, decoders and loading behind fairseq's interfaces: the same modules, called as fairseq calls its own."""
 
+from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import torch
 from fairseq.data import Dictionary
 from fairseq.distributed import fsdp_wrap
-from fairseq.models import FairseqEncoder, FairseqIncrementalDecoder
+from fairseq.models import BaseFairseqModel, FairseqEncoder, FairseqIncrementalDecoder
 from fairseq.modules import LayerDropModuleList
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
+from posnet_fairseq.inference.weights import MIXERS, check_weights, describe_mixers, other_weights
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.causal import CausalDecoder, DecoderState, Features
@@ -183,3 +186,29 @@ def _wrapped(layers: nn.ModuleList, cfg: Any, layerdrop: float) -> nn.ModuleList
             layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
         stack.append(fsdp_wrap(layer))
     return stack
+
+
+class ExplainedLoading(BaseFairseqModel):
+    """Mixin, placed before fairseq's model class, that explains why a checkpoint cannot be loaded."""
+
+    def store_mixers(self) -> None:
+        """Store the names and options of the mixers with the weights.
+
+        fairseq gives :meth:`load_state_dict` the options of the present run, not those of the checkpoint, and weights
+        of other options may have the same shapes.
+        """
+        self.register_buffer(MIXERS, torch.tensor(list(describe_mixers(self).encode())))
+
+    def load_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        strict: bool = True,
+        model_cfg: Any = None,
+        args: Namespace | None = None,
+    ) -> Any:
+        """Load weights as fairseq does, and refuse those of another model with a sentence."""
+        state_dict = check_weights(self, state_dict) | {MIXERS: self.state_dict()[MIXERS]}
+        try:
+            return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
+        except RuntimeError as error:
+            raise other_weights(state_dict, self) from error

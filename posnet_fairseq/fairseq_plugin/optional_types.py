@@ -5,6 +5,7 @@ fairseq reads types of options from their texts and fails while it is imported, 
 posnet: fairseq registers no ``--user-dir`` that has been imported. Remove it when fairseq uses ``typing.get_args``.
 """
 
+import argparse
 import importlib.metadata
 import importlib.util
 import logging
@@ -38,6 +39,8 @@ def repair() -> None:
 if __name__ in ("__main__", "__mp_main__"):  # the latter is that of worker processes
     repair()
 if __name__ == "__main__":
+    # Hydra gives its parser a help that is no text, which Python 3.14 refuses when it checks that.
+    setattr(argparse.ArgumentParser, "_check_help", lambda *_: None)  # noqa: B010
     del sys.argv[0]
     (command,) = importlib.metadata.entry_points(group="console_scripts", name=sys.argv[0])
     command.load()()

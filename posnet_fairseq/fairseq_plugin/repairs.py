@@ -9,11 +9,13 @@ import functools
 import types
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy
 import torch
 from fairseq import checkpoint_utils, optim, options
 from fairseq.data import indexed_dataset
+from fairseq.data.iterators import EpochBatchIterator
 from fairseq.optim import composite
 from fairseq.tasks import FairseqTask
 from omegaconf import open_dict
@@ -150,6 +152,21 @@ def resume_with_the_same_batches() -> None:
         iterator.epoch = max(epoch, 1)
         dataset.set_epoch(iterator.epoch)
         return iterator
+
+
+def fork_workers() -> None:
+    """Let Python 3.14 fork the workers that read batches, as earlier versions do.
+
+    By default it has fairseq 0.12.3 start them by a process that imports the script again, which would begin a second
+    training, and that stays when the training is killed. Remove this when fairseq gives its loaders a context.
+    """
+    loader = torch.utils.data.DataLoader
+
+    @_replaces(EpochBatchIterator, "_get_iterator_for_epoch")
+    def get_iterator(make: Callable, batches: EpochBatchIterator, *args: Any, **kwargs: Any) -> Any:
+        forking = functools.partial(loader, multiprocessing_context="fork" if batches.num_workers else None)
+        with mock.patch.object(torch.utils.data, "DataLoader", forking):
+            return make(batches, *args, **kwargs)
 
 
 def resume_with_the_same_patience() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from fairseq.file_io import PathManager
 
-from posnet_fairseq.shared.criterions import is_chunked
+from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.transformer.compiling import check_compiler
 
@@ -52,7 +52,7 @@ def _problems(cfg: Any) -> Iterator[str]:
     name, distributed = str(getattr(cfg.criterion, "_name", None)), cfg.distributed_training
     tied = ("share_all_embeddings", "share_decoder_input_output_embed")
     if (
-        is_chunked(name)
+        name.startswith(PREFIX)
         and distributed.distributed_world_size > 1
         and distributed.ddp_backend in ("pytorch_ddp", "c10d")
         and distributed.find_unused_parameters

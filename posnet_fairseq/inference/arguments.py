@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     import torch
@@ -19,6 +19,25 @@ MAX_TOKENS_LIMITS = (1, 1_000_000_000)
 ON_LONG = ("error", "truncate", "skip")
 # What posnet-export writes into a model folder where it is asked for.
 SHORTLIST, CTRANSLATE2 = "shortlist.safetensors", "ctranslate2"
+
+
+class LoadArguments(TypedDict, total=False):
+    """How a language model is loaded, as keyword arguments: :class:`LoadOptions` has the defaults."""
+
+    device: str | torch.device
+    dtype: str
+    fast: bool
+    pretokenized: bool
+    bpe_codes: str | Path | None
+    sentencepiece_model: str | Path | None
+    compile: bool
+
+
+class TranslationLoadArguments(LoadArguments, total=False):
+    """How translation models are loaded, as keyword arguments."""
+
+    shortlist: str | Path | None
+    onnx: bool
 
 
 @dataclass(frozen=True, kw_only=True)

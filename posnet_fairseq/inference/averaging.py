@@ -7,14 +7,8 @@ from typing import Any
 
 import torch
 
-from posnet_fairseq.inference.checkpoints import (
-    State,
-    Weights,
-    for_inference,
-    model_arch,
-    model_options,
-    read_checkpoint,
-)
+from posnet_fairseq.inference import checkpoints
+from posnet_fairseq.inference.checkpoints import State, Weights
 from posnet_fairseq.inference.saved_checkpoints import SavedCheckpoint
 from posnet_fairseq.inference.stored_energies import has_tables
 from posnet_fairseq.inference.vocabularies import data_folder, languages_of
@@ -40,20 +34,20 @@ def average(paths: Sequence[Path]) -> State:
     Where all of them have moving averages of the weights (--store-ema), it is the mean of these. Its ``extra_state``
     has the number of checkpoints with moving averages as "moving", if there are any.
     """
-    state = read_checkpoint(paths[-1])
+    state = checkpoints.read_checkpoint(paths[-1])
     if has_tables(state["model"]):
         raise UsageError(
             f"{paths[-1]} is precomputed: the mean of its tables is not the table of mean weights. Average the "
             "checkpoints of the training, then precompute the result."
         )
-    moving = sum(bool(_moving_averages(path, read_checkpoint(path))) for path in paths)
+    moving = sum(bool(_moving_averages(path, checkpoints.read_checkpoint(path))) for path in paths)
     # Names of one shared tensor, as of embeddings, stay names of one tensor.
     names: dict[Any, list[str]] = {}
     for name, tensor in state["model"].items():
         names.setdefault((tensor.data_ptr(), tensor.shape), []).append(name)
     sums: dict[str, torch.Tensor] = {}
     for path in paths:
-        other = read_checkpoint(path)
+        other = checkpoints.read_checkpoint(path)
         if difference := _difference(paths[-1], state, path, other):
             raise UsageError(f"{difference}. Average checkpoints of one run.")
         weights = _moving_averages(path, other) if moving == len(paths) else other["model"]
@@ -70,7 +64,7 @@ def average(paths: Sequence[Path]) -> State:
         model |= dict.fromkeys((first, *others), mean)
     refuse_not_finite(model, f"the mean of {', '.join(map(str, paths))}")
     extra = {"moving": moving} if moving else {}
-    return for_inference(state, model, averaged=[str(path) for path in paths], **extra)
+    return checkpoints.for_inference(state, model, averaged=[str(path) for path in paths], **extra)
 
 
 def _moving_averages(path: Path, state: State) -> Weights:
@@ -87,10 +81,10 @@ def _shapes(weights: Weights) -> dict[str, tuple[int, ...]]:
 
 def _difference(path: Path, state: State, other_path: Path, other: State) -> str | None:
     """Return what shows that two checkpoints are of different models, tasks or data, as far as checkpoints tell."""
-    if model_arch(other) != model_arch(state):
-        return f"{path} is a {model_arch(state)} and {other_path} a {model_arch(other)}"
+    if checkpoints.model_arch(other) != checkpoints.model_arch(state):
+        return f"{path} is a {checkpoints.model_arch(state)} and {other_path} a {checkpoints.model_arch(other)}"
     sides: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-        "option": (model_options(state), model_options(other)),
+        "option": (checkpoints.model_options(state), checkpoints.model_options(other)),
         "size of": (_shapes(state["model"]), _shapes(other["model"])),
     }
     for what, (ours, theirs) in sides.items():

@@ -50,13 +50,13 @@ def read_checkpoint(path: str | Path) -> State:
 
     Only data is read; a file with objects that could run code is refused.
     """
-    state = load_content(path)
+    state: Any = load_content(path)
     arch = model_arch(state)
-    if isinstance(state, dict) and arch:
+    if arch:
         common = state["cfg"].get("common")
         plugin = common.get("user_dir") if isinstance(common, dict) else None
         check_plugin(path, arch, state["cfg"]["model"], plugin)
-    if not isinstance(state, dict) or arch not in (*arch_names(), *gpt_arch_names()):
+    if arch not in (*arch_names(), *gpt_arch_names()):
         what = f"the model {arch:.100}" if arch else "no model of posnet"
         raise UsageError(f"{path} holds {what}; posnet's commands work with the models of posnet only.")
     if fault := _fault(state):
@@ -180,10 +180,10 @@ def about(path: str | Path) -> Iterator[None]:
 
 def model_arch(state: object) -> str | None:
     """Return the ``--arch`` of a checkpoint's content, or None if it has none."""
-    config = state.get("cfg") if isinstance(state, dict) else None
-    model = config.get("model") if isinstance(config, dict) else None
-    arch = model.get("_name") if isinstance(model, dict) else None
-    return arch if isinstance(arch, str) else None
+    match state:
+        case {"cfg": {"model": {"_name": str(arch)}}}:
+            return arch
+    return None
 
 
 def is_language_model(state: State) -> bool:
@@ -280,8 +280,10 @@ def _is_original(path: str | Path) -> bool:
         state = load_content(path)
     except UsageError:
         return zipfile.is_zipfile(path)  # of a program that stores objects
-    extra = state.get("extra_state") if isinstance(state, dict) else None
-    return not (isinstance(extra, dict) and extra.keys() & set(MADE))
+    match state:
+        case {"extra_state": dict(extra)}:
+            return not extra.keys() & set(MADE)
+    return True
 
 
 def write_checkpoint(state: State, path: str | Path) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from posnet_fairseq.mixers.attention import Attention
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
+from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.transformer.placement import gate_at, mixer_at, places, position_kind
 
 SIDES = ("encoder", "decoder")
@@ -60,17 +60,13 @@ def write(model: Any, cfg: Any, vocabulary: Vocabulary, folder: Path) -> None:
         _set_linear(layer_spec.attention.linear[0], [cross.query_proj])
         _set_linear(layer_spec.attention.linear[1], [cross.key_proj, cross.gating.value_proj])
         _set_linear(layer_spec.attention.linear[2], [cross.out_proj])
-    spec.register_source_vocabulary(_words(vocabulary.source_dictionary))
-    spec.register_target_vocabulary(_words(vocabulary.target_dictionary))
+    spec.register_source_vocabulary(vocabulary.source_dictionary.symbols)
+    spec.register_target_vocabulary(vocabulary.target_dictionary.symbols)
     spec.config.decoder_start_token = spec.config.eos_token
     spec.config.add_source_eos = True
     spec.validate()
     spec.optimize()
     spec.save(str(folder))
-
-
-def _words(dictionary: Dictionary) -> list[str]:
-    return [dictionary[index] for index in range(len(dictionary))]
 
 
 def _set_side(spec: Any, embeddings: Any, side: Any) -> None:

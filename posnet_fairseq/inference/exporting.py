@@ -21,13 +21,13 @@ from posnet_fairseq.inference.shortlist import make_shortlist
 from posnet_fairseq.inference.vocabularies import read_vocabulary, refuse_other_dictionaries
 from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
 from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.folders import new_folder
-from posnet_fairseq.shared.optional_dependencies import how_to_install
 from posnet_fairseq.shared.progress import console, shown
 from posnet_fairseq.shared.user_dir import was_imported
 from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.dictionary import Vocabulary
-from posnet_fairseq.text.rules import write_rules
+from posnet_fairseq.text.pipeline import write_rules
 
 GROWTH = 1.5  # tables of energies are stored unless they make the weights larger than this
 # What an option needs: its packages, and the extra of posnet's that has them.

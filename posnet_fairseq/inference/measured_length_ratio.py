@@ -61,15 +61,10 @@ def of_model(cfg: Any, task: Any) -> Ratio:
 
     ``UNKNOWN`` where there is no training set, as when a checkpoint, which has γ, is about to be loaded.
     """
-    given = parse(cfg.length_ratio)
-    if given is not None:
-        return given
-    data = getattr(task, "cfg", None)
-    if data is None:
-        return UNKNOWN
-    longest = data.max_source_positions if data.truncate_source else None
-    languages = data.source_lang, data.target_lang
-    try:
-        return measure(data.data, *languages, data.train_subset, max(1, data.upsample_primary), longest)
-    except UsageError:
-        return UNKNOWN
+    given, data = parse(cfg.length_ratio), getattr(task, "cfg", None)
+    if given is None and data is not None:
+        longest = data.max_source_positions if data.truncate_source else None
+        which = data.source_lang, data.target_lang, data.train_subset, max(1, data.upsample_primary), longest
+        with contextlib.suppress(UsageError):
+            given = measure(data.data, *which)
+    return given or UNKNOWN

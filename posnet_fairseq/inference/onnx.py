@@ -188,18 +188,16 @@ def write(model: Any, folder: str | Path) -> None:
     labels = [part.label for part in parts]
     made = [part.label for part in parts if part.place == "self_attn"]
     _export(
-        Encoder(model),
-        (tokens,),
-        folder / "encoder.onnx",
-        names=(["tokens"], ["padding_mask", *(label for label in labels if label not in made)]),
-        shapes=({0: rows, 1: source},),
+        *(Encoder(model), (tokens,), folder / "encoder.onnx"),
+        input_names=["tokens"],
+        output_names=["padding_mask", *(label for label in labels if label not in made)],
+        dynamic_shapes=({0: rows, 1: source},),
     )
     _export(
-        Step(model, parts),
-        (tokens[:, 0], torch.tensor([2]), padding_mask, *states),
-        folder / "step.onnx",
-        names=(["tokens", "position", "padding_mask", *labels], ["scores", *(f"new_{label}" for label in made)]),
-        shapes=({0: rows}, {}, {0: rows, 1: source}, tuple(shapes)),
+        *(Step(model, parts), (tokens[:, 0], torch.tensor([2]), padding_mask, *states), folder / "step.onnx"),
+        input_names=["tokens", "position", "padding_mask", *labels],
+        output_names=["scores", *(f"new_{label}" for label in made)],
+        dynamic_shapes=({0: rows}, {}, {0: rows, 1: source}, tuple(shapes)),
     )
     facts = {
         "pad": decoder.padding_idx,
@@ -211,24 +209,9 @@ def write(model: Any, folder: str | Path) -> None:
     (folder / FACTS).write_text(json.dumps(facts, indent=1) + "\n")
 
 
-def _export(
-    graph: nn.Module,
-    example: tuple[Tensor, ...],
-    path: Path,
-    names: tuple[list[str], list[str]],
-    shapes: tuple[Any, ...],
-) -> None:
+def _export(graph: nn.Module, example: tuple[Tensor, ...], path: Path, **how: Any) -> None:
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns about libraries that are not needed here
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.onnx.export(
-            graph.eval(),
-            example,
-            str(path),
-            input_names=names[0],
-            output_names=names[1],
-            dynamic_shapes=shapes,
-            opset_version=OPSET,
-            external_data=False,
-            verbose=False,
-        )
+        fixed: Any = {"opset_version": OPSET, "external_data": False, "verbose": False}
+        torch.onnx.export(graph.eval(), example, str(path), **how, **fixed)

@@ -18,14 +18,10 @@ _AGAIN = "Copy the folder again, or export the model again."
 
 
 class OnnxModel(nn.Module):
-    """A translation model that onnxruntime computes, for the searches of posnet.
-
-    Args:
-        folder: directory that posnet-export wrote with ``--onnx``.
-        int8: use the graphs with 8-bit weights.
+    """A translation model that onnxruntime computes, for the searches of posnet; with `int8` by 8-bit weights.
 
     Raises:
-        UsageError: a file is missing or damaged, or is not the one that was written with the others.
+        UsageError: a file that posnet-export wrote into the folder with ``--onnx`` is missing, damaged or exchanged.
     """
 
     def __init__(self, folder: str | Path, int8: bool = False) -> None:

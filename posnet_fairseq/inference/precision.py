@@ -63,11 +63,9 @@ def check_compile(dtype: str, device: str) -> None:
 def prepare_for_inference(
     model: Model, device: torch.device, dtype: str = "float32", fast: bool = False, compile: bool = False
 ) -> Model:
-    """Move a model in evaluation mode to a device in a precision. It is changed.
+    """Move a translation model or language model in evaluation mode to a device in a precision. It is changed.
 
     Args:
-        model: translation model or language model.
-        device: where it is to compute.
         dtype: one of :data:`DTYPES`. On a CPU bf16 and int8 are the precision of weights and of the inputs that they
             are multiplied by; all else is float32. int8 is for CPUs only.
         fast: store energies that depend on positions only as tables.

@@ -140,18 +140,15 @@ def gap(chosen: Sequence[SavedCheckpoint], last: SavedCheckpoint | None = None) 
 
     `last` is the checkpoint that ``checkpoint_last.pt`` is a copy of, if no numbered one follows the chosen ones.
     """
-    updates: list[range] = []
-    epochs: list[range] = []
+    due: dict[str, list[range]] = {"after updates": [], "of epochs": []}
     for before, after in itertools.pairwise(chosen):
         if after.interval > 0:
-            updates.append(_due(before.updates, after.updates, after.interval))
+            due["after updates"].append(_due(before.updates, after.updates, after.interval))
         elif before.epoch is not None and after.epoch is not None:
-            epochs.append(_due(before.epoch, after.epoch, after.epochs))
+            due["of epochs"].append(_due(before.epoch, after.epoch, after.epochs))
     if last is not None and last.interval > 0:
-        updates.append(_due(chosen[-1].updates, last.updates + 1, last.interval))
-    missing = [
-        f"{what} {_some(ranges)}" for what, ranges in (("after updates", updates), ("of epochs", epochs)) if any(ranges)
-    ]
+        due["after updates"].append(_due(chosen[-1].updates, last.updates + 1, last.interval))
+    missing = [f"{what} {_some(ranges)}" for what, ranges in due.items() if any(ranges)]
     if not missing:
         return None
     return (

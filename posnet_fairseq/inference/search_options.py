@@ -42,7 +42,24 @@ def add_search_options(
         "--max-tokens", type=int, default=MAX_TOKENS, help=f"{tokens} in a batch (default: {MAX_TOKENS})"
     )
     add_text_options(parser)
-    _add_model_options(parser)
+    parser.add_argument(
+        "--fast", action="store_true", help="store position energies in memory first, as posnet-export does"
+    )
+    parser.add_argument(
+        "--dtype",
+        type=lambda name: ALIASES.get(name, name),
+        choices=(*DTYPES, AUTO),
+        default="float32",
+        help="precision (default: float32). The others are faster where the hardware has them, and less exact; int8 is "
+        "for CPUs. auto is bf16 on GPUs that compute in it, else float32",
+    )
+    parser.add_argument(
+        "--compile",
+        action="store_true",
+        help="compile the layers with torch.compile, for GPUs: the first sentences take minutes. On CPUs it replaces "
+        "packed weights and is slower, see docs/measurements.md",
+    )
+    add_device_option(parser)
     search = parser.add_argument_group("search")
     for name, (_, _, meaning) in SETTINGS.items():
         value = getattr(defaults or SearchSettings(), name)
@@ -74,25 +91,3 @@ def settings_of(options: argparse.Namespace, recorded: Mapping[str, Any] | None 
 def unless_given(options: argparse.Namespace, recorded: Mapping[str, Any]) -> str:
     """Return the recorded settings of a search that no option replaces, as options: ``--beam 5 --lenpen 1``."""
     return " ".join(f"{flag(name)} {value:g}" for name, value in recorded.items() if getattr(options, name) is None)
-
-
-def _add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of how a model computes."""
-    parser.add_argument(
-        "--fast", action="store_true", help="store position energies in memory first, as posnet-export does"
-    )
-    parser.add_argument(
-        "--dtype",
-        type=lambda name: ALIASES.get(name, name),
-        choices=(*DTYPES, AUTO),
-        default="float32",
-        help="precision (default: float32). The others are faster where the hardware has them, and less exact; int8 is "
-        "for CPUs. auto is bf16 on GPUs that compute in it, else float32",
-    )
-    parser.add_argument(
-        "--compile",
-        action="store_true",
-        help="compile the layers with torch.compile, for GPUs: the first sentences take minutes. On CPUs it replaces "
-        "packed weights and is slower, see docs/measurements.md",
-    )
-    add_device_option(parser)

@@ -15,29 +15,15 @@ from typing import Any
 import torch
 
 from posnet_fairseq import __version__
+from posnet_fairseq.inference import outputs
 from posnet_fairseq.inference.arguments import AUTO, LoadOptions
 from posnet_fairseq.inference.model_folder import files_of_data, files_of_models
-from posnet_fairseq.inference.outputs import (
-    FinishedWindows,
-    Stream,
-    Texts,
-    check_places,
-    open_output,
-    prefix_text,
-    second_input,
-)
-from posnet_fairseq.inference.packing.pack import (
-    assume_packing_speedup,
-    describe_packing,
-    packing_speedup,
-    weights_are_packed,
-)
+from posnet_fairseq.inference.packing import pack
 from posnet_fairseq.inference.precision import check_device, resolve_dtype
-from posnet_fairseq.inference.printing import Printing
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.search_options import settings_of, text_options, unless_given
 from posnet_fairseq.inference.searchable import SearchableLanguageModel, SearchableModel
-from posnet_fairseq.inference.translation import Translation
+from posnet_fairseq.inference.translation import Printing, Translation
 from posnet_fairseq.inference.translator import Batch, Batches, Translator
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_place
@@ -62,7 +48,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     def say(sentence: object) -> None:
         print(f"{prog}: {sentence}", file=sys.stderr)
 
-    check_places(options)
+    outputs.check_places(options)
     place = options.device or ("cuda" if torch.cuda.device_count() else "cpu")
     device = place.partition(":")[0]
     if options.device is not None:
@@ -89,25 +75,25 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     find: Callable[[Batch], tuple[_Found, float]] = functools.partial(_timed_search, translator)
     if options.processes > 1:
         load = replace(model.options, device=device, dtype=dtype)
-        speedup = packing_speedup() if measures_packing else None
+        speedup = pack.packing_speedup() if measures_packing else None
         find = _SearchElsewhere(options.checkpoint, load, (settings, *search), options.processes, speedup)
 
     seconds, lines, tokens, unit = 0.0, 0, 0, "texts" if options.generates else "sentences"
-    packed = weights_are_packed() if measures_packing else None
+    packed = pack.weights_are_packed() if measures_packing else None
     work = {"device": device, "dtype": dtype, "packed_weights": packed, **_work_of(options, model)}
     text = iterate_text(options.input)
     take: Callable[[], list[str]] = lambda: list(itertools.islice(text, WINDOW))  # noqa: E731
     if options.stream:
         take = functools.partial(IncomingLines(options.input).take, STREAMED)
     prefixes: Iterator[str] | None = None
-    _, second = second_input(options)
-    if beginning := prefix_text(options):
+    _, second = outputs.second_input(options)
+    if beginning := outputs.prefix_text(options):
         say(f"--prefix: there is no file {beginning}, so every translation begins with this text")
         prefixes = itertools.repeat(beginning)
     elif second:
         prefixes = iterate_text(second)
     read = _windows(take, prefixes)
-    with open_output(options.output, work, options.resume, at_once=options.stream) as output:
+    with outputs.open_output(options.output, work, options.resume, at_once=options.stream) as output:
         windows = _encoded(read, output, translator, options, say)
         with ProgressReporter().bar("scoring" if scores else "translating", unit) as bar:
             for window, found, each in _searched(windows, find, options.processes):
@@ -120,7 +106,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
                 bar.move_to(lines)
         output.finish()
     if measures_packing:
-        say(describe_packing())
+        say(pack.describe_packing())
     rates = ""
     if lines:
         new = "new " * options.generates
@@ -130,15 +116,8 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
 
 def _load(options: argparse.Namespace, device: str, dtype: str) -> SearchableModel:
     """Return the models of a command line."""
-    load = LoadOptions(
-        data=options.data,
-        device=device,
-        dtype=dtype,
-        fast=options.fast,
-        shortlist=options.shortlist,
-        compile=options.compile,
-        **text_options(options),
-    )
+    same = {name: getattr(options, name) for name in ("data", "fast", "shortlist", "compile")}
+    load = LoadOptions(device=device, dtype=dtype, **same, **text_options(options))
     if device == "cuda" and options.processes > 1:  # this process translates nothing, with a model without weights
         load = replace(load, device="meta", dtype="float32")
     kind = SearchableLanguageModel if options.generates else SearchableModel
@@ -172,7 +151,7 @@ class _SearchElsewhere:
             if "OMP_NUM_THREADS" not in os.environ:
                 torch.set_num_threads(max(1, torch.get_num_threads() // self.processes))
             if self.speedup is not None:
-                assume_packing_speedup(self.speedup)
+                pack.assume_packing_speedup(self.speedup)
             device = f"cuda:{worker_number()}" if self.load.device == "cuda" else self.load.device
             model = SearchableModel(self.paths, replace(self.load, device=device))
             self.translator = model.translator(*self.arguments)
@@ -189,7 +168,7 @@ class _Window:
     batches: Batches | None = None
 
     @property
-    def texts(self) -> Texts:
+    def texts(self) -> outputs.Texts:
         """Return lines and prefixes."""
         return self.lines, self.prefixes
 
@@ -209,7 +188,7 @@ def _windows(take: Callable[[], list[str]], prefixes: Iterator[str] | None) -> I
 
 def _encoded(
     windows: Iterator[_Window],
-    output: Stream | FinishedWindows,
+    output: outputs.Stream | outputs.FinishedWindows,
     translator: Translator,
     options: argparse.Namespace,
     say: Callable[[object], None],

@@ -1,6 +1,9 @@
-"""A translation with its score, tokens and words, and what each of them is aligned to."""
+"""A translation with its score, tokens and words, and what each of them is aligned to; and how it is printed."""
 
+import json
+import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -109,3 +112,47 @@ def token_alignment(attention: Tensor) -> tuple[tuple[int, int], ...]:
     if attention.size(1) < 2:  # the source is an end symbol
         return ()
     return tuple((source, target) for target, source in enumerate(attention[:-1, :-1].argmax(dim=1).tolist()))
+
+
+@dataclass(frozen=True)
+class Printing:
+    """What posnet-translate prints of translations: text, lists of Moses, scores, JSON."""
+
+    nbest: int | None = None
+    alignment: str | None = None  # between subwords or words
+    json: bool = False
+    per_token: bool = False
+    only_scores: bool = False
+
+    def lines(self, number: int, translations: Sequence[Translation]) -> list[str]:
+        """Return the lines of output for line `number` of the input, from 0."""
+        shown = translations if self.nbest else translations[:1]
+        return [self._json(number, each) if self.json else self._text(number, each) for each in shown]
+
+    def _text(self, number: int, translation: Translation) -> str:
+        score = f"{translation.score:.6f}"
+        fields = [score if self.only_scores else translation.text]
+        if self.nbest is not None:
+            fields = [str(number), translation.text, score]
+        if self.per_token:
+            fields += [" ".join(translation.tokens), " ".join(f"{each:.6f}" for each in translation.token_scores)]
+        if self.alignment:
+            pairs = translation.word_alignment if self.alignment == "words" else translation.alignment
+            fields.append(" ".join(f"{source}-{target}" for source, target in pairs or ()))
+        return " ||| ".join(fields)
+
+    def _json(self, number: int, translation: Translation) -> str:
+        names = ["text", "score", "log_probability", "words", "word_scores"]
+        aligned = ["source_words", "word_alignment"]
+        if self.per_token:
+            names += ["tokens", "token_scores"]
+            aligned += ["source_tokens", "alignment"]
+        values = {name: _plain(getattr(translation, name)) for name in names + aligned * bool(self.alignment)}
+        return json.dumps({"line": number, **values}, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: numbers of 6 digits, null for what is not scored or aligned."""
+    if isinstance(value, float):
+        return round(value, 6) if math.isfinite(value) else None
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value

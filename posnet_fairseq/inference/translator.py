@@ -32,11 +32,13 @@ class Translator:
         second_input: option that gives a second text for each line.
         blank: stands for the translation of a line that is not translated.
         skipped: what is said of a line that is too long.
+        skips_blank: whether blank lines are left empty.
     """
 
     second_input: ClassVar = "prefix"
     blank: ClassVar = BLANK
     skipped: ClassVar = "left empty"
+    skips_blank: ClassVar = True
 
     def __init__(self, search: BeamSearch, vocabulary: Vocabulary, pipeline: TextPipeline, max_source: int) -> None:
         self.search, self.vocabulary, self.pipeline, self.max_source = search, vocabulary, pipeline, max_source
@@ -72,14 +74,10 @@ class Translator:
         Arguments are those of :class:`Batches`.
         """
         fitted, notes = self.fit([self.encode(line) for line in lines], on_long, first)
-        sources = {index: tokens for index, tokens in fitted.items() if not self.skips(lines[index])}
+        sources = {i: tokens for i, tokens in fitted.items() if not (self.skips_blank and is_blank(lines[i]))}
         if prefixes is None:
             return sources, None, notes
         return sources, {index: self.encode_prefix(prefixes[index], first + index) for index in sources}, notes
-
-    def skips(self, line: str) -> bool:
-        """Return whether a line is left empty."""
-        return is_blank(line)
 
     def size(self, source: Tensor, prefix: Tensor | None) -> int:
         """Return the tokens that a source, and what its translation begins with, count for in a batch."""
@@ -159,6 +157,8 @@ class TextGenerator(Translator):
     In a batch a text counts with the `new_tokens` that it is continued by at most, about.
     """
 
+    skips_blank = False
+
     def __init__(
         self, search: BeamSearch, vocabulary: Vocabulary, pipeline: TextPipeline, max_tokens: int, new_tokens: int
     ) -> None:
@@ -168,10 +168,6 @@ class TextGenerator(Translator):
     def encode(self, line: str) -> Tensor:
         """Return (P,) token ids of a line of plain text, without the end symbol."""
         return super().encode(line)[:-1]
-
-    def skips(self, line: str) -> bool:
-        """Return whether a line is left empty: none is."""
-        return False
 
     def size(self, source: Tensor, prefix: Tensor | None) -> int:
         """Return the tokens that the text counts for in a batch."""
@@ -202,14 +198,9 @@ def _note_on_unknown(encoded: Sequence[Tensor], unk: int, first: int, of_lines: 
 class Batches:
     """Encoded lines in batches of similar length, and their results in the order of the lines.
 
-    Args:
-        lines: plain text.
-        translator: encodes the lines.
-        max_tokens: source tokens of a batch, padding included.
-        on_long: see :meth:`Translator.fit`.
-        prefixes: plain text that the translation of each line begins with, if any is given; for a :class:`Scorer`
-            the translation.
-        first: number of the first line, for errors and :attr:`notes` on lines.
+    A batch has at most `max_tokens` source tokens, padding included. `prefixes` are plain texts that the translations
+    begin with, or for a :class:`Scorer` the translations; `first` is the number of the first line, for errors and
+    :attr:`notes`; `on_long` is that of :meth:`Translator.fit`.
     """
 
     def __init__(

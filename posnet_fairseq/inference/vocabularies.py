@@ -87,12 +87,7 @@ def refuse_other_dictionaries(
 ) -> None:
     """Refuse dictionaries of a folder that differ from those that a model was trained with, if these are still there.
 
-    Args:
-        path: of the model's checkpoint.
-        state: its content.
-        vocabulary: the dictionaries to use.
-        folder: directory that they were read from.
-        advice: what to do, where ``{folder}`` is the directory of the model's own.
+    `path` is that of the model's checkpoint; `advice` says what to do, with ``{folder}`` for the directory of its own.
     """
     advice = advice or (
         "Give a model that was trained with the latter, or the directory with its own dictionaries by "
@@ -101,12 +96,9 @@ def refuse_other_dictionaries(
     own_folder = data_folder(state)
     for language, dictionary in zip(vocabulary.languages, vocabulary.dictionaries, strict=True):
         own, used = (each / f"dict.{language}.txt" for each in (own_folder, folder))
-        try:
+        differs = False
+        with contextlib.suppress(OSError, UsageError):  # one that cannot be read any more tells nothing
             differs = own.is_file() and not own.samefile(used) and Dictionary.load(own) != dictionary
-        except (OSError, UsageError):  # it cannot be read any more, and tells nothing
-            differs = False
         if differs:
-            raise UsageError(
-                f"{path} was trained with the dictionary {own}, which differs from {used}. "
-                + advice.format(folder=own_folder)
-            )
+            what = f"{path} was trained with the dictionary {own}, which differs from {used}"
+            raise UsageError(f"{what}. {advice.format(folder=own_folder)}")

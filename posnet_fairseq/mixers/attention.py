@@ -1,7 +1,5 @@
 """Multi-head attention, the Transformer's own mixer."""
 
-from typing import Any
-
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -16,10 +14,6 @@ class Attention(ContentBasedMixer):
 
     operations_formula = "2N²D + 4ND²"
     GridConfig = Options
-
-    def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
-        """(B, H, N, M)."""
-        return q @ k.mT
 
     def mix(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
         """Mix by torch's own kernel, which returns no weights and is not used with a mask of pairs."""
@@ -39,5 +33,7 @@ class Attention(ContentBasedMixer):
             energy = (q * self.scale) @ k.mT
             return (energy if mask is None else energy + mask).softmax(dim=-1) @ v, None
         causal = self.causal and context.state is None
+        if causal:  # tokens see no padding, which follows them; torch 2.15 takes no mask beside is_causal
+            mask = None
         mixed = F.scaled_dot_product_attention(q, k, v, mask, dropout_p=self.drop_probability, is_causal=causal)
         return mixed, None

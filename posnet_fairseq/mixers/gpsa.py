@@ -37,10 +37,6 @@ class GPSA(ContentBasedMixer):
         self.position_weight = nn.Parameter(torch.cat([-torch.ones_like(linear[:, :1]), linear], dim=1))
         self.gate = nn.Parameter(torch.ones(settings.num_heads))
 
-    def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
-        """That of tokens, (B, H, N, M)."""
-        return q @ k.mT
-
     def prepare(self, offsets: Any) -> tuple[Tensor, ...]:
         """The features r of all pairs, each (N, M)."""
         if self.cells is None:

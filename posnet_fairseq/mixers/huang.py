@@ -8,7 +8,6 @@ from posnet_fairseq.mixers.bases import ClipDistance, ContentBasedMixer, MixerSe
 from posnet_fairseq.ops.buckets import Buckets
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialization import table
-from posnet_fairseq.ops.offset_gather import gather_by_offset, key_energy, plus_products
 from posnet_fairseq.registry import register_mixer
 
 
@@ -37,7 +36,10 @@ class Huang(ContentBasedMixer):
         """Rows of the table, (N, M)."""
         return self.buckets.index(offsets)
 
-    def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
-        """(B, H, N, M)."""
-        table = split_table(self.relative, self.table_heads)
-        return plus_products(gather_by_offset(q @ table.mT, index) + key_energy(k, table * self.scale, index), q, k)
+    def offset_table(self, q: Tensor) -> Tensor:
+        """(B, H, N, 2K + 1)."""
+        return q @ self.key_vectors().mT
+
+    def key_vectors(self) -> Tensor:
+        """P."""
+        return split_table(self.relative, self.table_heads)

@@ -9,7 +9,6 @@ from posnet_fairseq.mixers.bases import PLACES, ContentBasedMixer, MixerSettings
 from posnet_fairseq.ops.buckets import Buckets
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialization import zeros_without_decay
-from posnet_fairseq.ops.offset_gather import gather_by_offset, key_energy, plus_products, sum_by_offset
 from posnet_fairseq.registry import register_mixer
 from posnet_fairseq.shared import errors
 
@@ -111,38 +110,25 @@ class IRPE(ContentBasedMixer):
             return self.buckets.index(offsets)
         return self.buckets.index(offsets.abs()) - self.beta
 
-    def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
-        """(B, H, N, M)."""
-        added = []
-        if self.bias is not None:
-            bias = self.buckets.table(self.bias.T).T[:, index]
-            added.append(bias.unsqueeze(0).expand(-1, self.num_heads, -1, -1) * self.scale)
-        if self.on_keys is not None:
-            added.append(gather_by_offset(q @ self._per_head(self.on_keys).mT, index))
-        if self.on_queries is not None:
-            added.append(key_energy(k, self._per_head(self.on_queries) * self.scale, index))
-        return plus_products(sum(added), q, k) if added else q @ k.mT
-
     def offset_table(self, q: Tensor) -> Tensor | None:
-        """In bias mode (1, H, 1, T), in contextual mode on keys alone (B, H, N, T)."""
-        if self.on_queries is not None or self.on_values is not None:
-            return None
+        """In bias mode (1, H, 1, T), in contextual mode on keys (B, H, N, T)."""
         if self.bias is not None:
-            return (
-                self.buckets.table(self.bias.T).T[:, None].unsqueeze(0).expand(-1, self.num_heads, -1, -1) * self.scale
-            )
-        assert self.on_keys is not None
-        return q @ self._per_head(self.on_keys).mT
+            bias = self.buckets.table(self.bias.T).T[:, None] * self.scale
+            return bias.expand(self.num_heads, -1, -1).unsqueeze(0)
+        vectors = self._per_head(self.on_keys)
+        return None if vectors is None else q @ vectors.mT
 
-    def mix_values(self, weights: Tensor, v: Tensor, index: Any) -> Tensor:
-        """Σ_m α_nm (v_m + r^V[I])."""
-        mixed = super().mix_values(weights, v, index)
-        if self.on_values is None:
-            return mixed
-        table = self._per_head(self.on_values)
-        return mixed + sum_by_offset(weights, index, table.size(1)) @ table
+    def key_vectors(self) -> Tensor | None:
+        """r^Q."""
+        return self._per_head(self.on_queries)
 
-    def _per_head(self, table: Tensor) -> Tensor:
+    def value_vectors(self) -> Tensor | None:
+        """r^V."""
+        return self._per_head(self.on_values)
+
+    def _per_head(self, table: Tensor | None) -> Tensor | None:
         """Return (1, T, d) if heads share the table, else (H, T, d)."""
+        if table is None:
+            return None
         table = self.buckets.table(table)
         return split_table(table, table.size(1) // self.head_dim)

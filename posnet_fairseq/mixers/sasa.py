@@ -8,7 +8,6 @@ from torch import Tensor
 from posnet_fairseq.mixers.bases import ClipDistance, ContentBasedMixer, MixerSettings
 from posnet_fairseq.ops.buckets import Buckets
 from posnet_fairseq.ops.initialization import table
-from posnet_fairseq.ops.offset_gather import gather_by_offset, plus_products
 from posnet_fairseq.registry import register_mixer
 from posnet_fairseq.shared.errors import UsageError
 
@@ -42,10 +41,6 @@ class SASA(ContentBasedMixer):
     def prepare(self, offsets: Any) -> Tensor:
         """Rows of the table, (N, M)."""
         return self.buckets.index(offsets)
-
-    def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
-        """(B, H, N, M)."""
-        return plus_products(gather_by_offset(self.offset_table(q), index), q, k)
 
     def offset_table(self, q: Tensor) -> Tensor:
         """(B, H, N, T): of each bucket the sum of what both halves of a query have for it."""

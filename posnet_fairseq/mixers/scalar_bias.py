@@ -8,7 +8,6 @@ from torch import Tensor
 from posnet_fairseq.mixers.bases import ClipDistance, ContentBasedMixer, MixerSettings, option
 from posnet_fairseq.ops.buckets import Buckets
 from posnet_fairseq.ops.initialization import table
-from posnet_fairseq.ops.offset_gather import plus_products
 from posnet_fairseq.registry import register_mixer
 
 
@@ -43,10 +42,6 @@ class ScalarBias(ContentBasedMixer):
     def prepare(self, offsets: Any) -> Tensor:
         """Rows of the table, (N, M)."""
         return self.buckets.index(offsets)
-
-    def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
-        """(B, H, N, M)."""
-        return plus_products(self.bias[:, index].unsqueeze(0), q, k)
 
     def offset_table(self, q: Tensor) -> Tensor:
         """(1, H, 1, 2K + 1)."""

@@ -9,7 +9,6 @@ from posnet_fairseq.mixers.bases import PLACES, ClipDistance, ContentBasedMixer,
 from posnet_fairseq.ops.buckets import Buckets
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialization import table
-from posnet_fairseq.ops.offset_gather import gather_by_offset, plus_products, sum_by_offset
 from posnet_fairseq.registry import register_mixer
 
 
@@ -50,21 +49,10 @@ class Shaw(ContentBasedMixer):
         """Rows of the tables, (N, M)."""
         return self.buckets.index(offsets)
 
-    def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
-        """(B, H, N, M)."""
-        return plus_products(gather_by_offset(self._of_keys(q), index), q, k)
-
-    def offset_table(self, q: Tensor) -> Tensor | None:
-        """(B, H, N, 2K + 1), without ``--shaw-values``."""
-        return self._of_keys(q) if self.relative_value is None else None
-
-    def _of_keys(self, q: Tensor) -> Tensor:
+    def offset_table(self, q: Tensor) -> Tensor:
+        """(B, H, N, 2K + 1)."""
         return q @ split_table(self.relative_key, self.table_heads).mT
 
-    def mix_values(self, weights: Tensor, v: Tensor, index: Any) -> Tensor:
-        """Σ_m α_nm (v_m + E_V[clip(n - m)])."""
-        mixed = super().mix_values(weights, v, index)
-        if self.relative_value is None:
-            return mixed
-        sums = sum_by_offset(weights, index, len(self.relative_value))
-        return mixed + sums @ split_table(self.relative_value, self.table_heads)
+    def value_vectors(self) -> Tensor | None:
+        """E_V."""
+        return None if self.relative_value is None else split_table(self.relative_value, self.table_heads)

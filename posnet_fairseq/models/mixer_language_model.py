@@ -7,8 +7,7 @@ from fairseq.models import FairseqLanguageModel, register_model, register_model_
 from fairseq.models.transformer import TransformerModelBase
 
 from posnet_fairseq.fairseq_plugin.flags import MixerLanguageModelConfig
-from posnet_fairseq.fairseq_plugin.interface import MixerLanguageModelDecoder
-from posnet_fairseq.fairseq_plugin.loading import ExplainedLoading
+from posnet_fairseq.fairseq_plugin.interface import ExplainedLoading, MixerLanguageModelDecoder
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.architectures import apply_gpt_arch

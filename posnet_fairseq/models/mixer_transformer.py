@@ -11,8 +11,7 @@ from torch import Tensor
 
 from posnet_fairseq.analog.weight_noise import apply_weight_noise, check_weight_noise
 from posnet_fairseq.fairseq_plugin.flags import MixerTransformerConfig
-from posnet_fairseq.fairseq_plugin.interface import MixerDecoder, MixerEncoder
-from posnet_fairseq.fairseq_plugin.loading import ExplainedLoading
+from posnet_fairseq.fairseq_plugin.interface import ExplainedLoading, MixerDecoder, MixerEncoder
 from posnet_fairseq.inference import measured_length_ratio
 from posnet_fairseq.inference.stored_energies import is_precomputed
 from posnet_fairseq.inference.weights import refuse_other_length_ratio

@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import AutoLocator
 
 from posnet_fairseq.plots import style
-from posnet_fairseq.runs.training_log import records
+from posnet_fairseq.runs.training import records
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.progress import shown
 
 WARM = 0.3  # the axis is scaled for the updates from here on: earlier losses are too high to show the others
 
@@ -52,7 +53,7 @@ def logs_of(runs: Iterable[str | Path]) -> dict[str, list[Path]]:
         if next(records(log), None) is None:
             raise UsageError(f"{log} has no records of fairseq-train. They are there with --log-format json.")
         name = run.name if run.is_dir() else run.absolute().parent.name if run.name == "train.log" else run.stem
-        logs[name if name not in logs else str(run)] = [log]
+        logs[shown(name if shown(name) not in logs else run)] = [log]
     return logs
 
 

@@ -92,7 +92,8 @@ def observe(model: nn.Module, source: Tensor | None, target: Tensor, names: Mapp
             decoder: Any = getattr(model, "decoder", model)
             encoded = [] if source is None else [model.get_submodule("encoder")(source[None])]
             decoder(decoder.read_before(target[None]), *encoded)
-        found = [_mixing(mixer, calls[name], _layer_of(name), names[mixer.place]) for name, mixer in mixers.items()]
+        layers = {name: int(name.partition("layers.")[2].partition(".")[0]) + 1 for name in mixers}
+        found = [_mixing(mixer, calls[name], layers[name], names[mixer.place]) for name, mixer in mixers.items()]
     return sorted(found, key=lambda mixing: (PLACES.index(mixing.place), mixing.layer))
 
 
@@ -101,10 +102,6 @@ def _note(
 ) -> None:
     """Note the arguments of a mixer: a forward hook."""
     calls[name] = arguments, options
-
-
-def _layer_of(name: str) -> int:
-    return int(name.partition("layers.")[2].partition(".")[0]) + 1
 
 
 def _mixing(mixer: TokenMixer, call: _Call, layer: int, names: Names) -> Mixing:

@@ -2,17 +2,15 @@
 
 import argparse
 import dataclasses
-import filecmp
 import threading
 from typing import Any
 
-from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.devices import Device
-from posnet_fairseq.runs.run_settings import RunSettings, hyperparameters
+from posnet_fairseq.runs.run_settings import RunSettings, TranslationData, hyperparameters
 from posnet_fairseq.runs.settings import refuse
 from posnet_fairseq.runs.systems import find_mixer
 from posnet_fairseq.runs.training import option
-from posnet_fairseq.shared.criterions import PREFIX, is_chunked
+from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.errors import flag
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import Record
@@ -68,11 +66,16 @@ def _begun_with(settings: RunSettings) -> int | None:
     return int(option(attempts[-1]["command"], "--max-tokens"))
 
 
+def _dictionaries(settings: RunSettings, data: TranslationData) -> list[bytes]:
+    paths = (settings.data_folder / f"dict.{language}.txt" for language in (data.source, data.target))
+    return [path.read_bytes() for path in paths if path.exists()]
+
+
 def shares_embeddings(settings: RunSettings, data: TranslationData) -> bool:
     """Return whether both languages share their embeddings: those with separate vocabularies do not."""
-    source, target = (settings.data_folder / f"dict.{language}.txt" for language in (data.source, data.target))
+    found = _dictionaries(settings, data)
     # A dry run without data has no dictionaries, and shows one.
-    return not data.exists or (source.exists() and target.exists() and filecmp.cmp(source, target, shallow=False))
+    return not data.exists or (len(found) == 2 and found[0] == found[1])
 
 
 def _estimate(settings: RunSettings, data: TranslationData, device: Device, tokens: int, world: int) -> int:
@@ -83,23 +86,17 @@ def _estimate(settings: RunSettings, data: TranslationData, device: Device, toke
     criterion = options.pop("criterion", CRITERION)
     with _one_at_a_time:
         return training_memory(
-            find_mixer(settings.mixer, "--mixer", settings.user_dir).name,
+            find_mixer(settings.mixer, "--mixer").name,
             settings.size,
             tokens,
-            words=_words(settings, data),
+            # of the larger dictionary, whose file leaves out the special symbols
+            words=max((words.count(b"\n") + 4 for words in _dictionaries(settings, data)), default=WORDS),
             length=settings.max_positions,
             precision=device.precision,
-            chunked=is_chunked(criterion),
+            chunked=criterion.startswith(PREFIX),
             distributed=world > 1,
             **{"share_all_embeddings": shared, "share_decoder_input_output_embed": not shared} | options,
         )
-
-
-def _words(settings: RunSettings, data: TranslationData) -> int:
-    """Return the entries of the larger dictionary."""
-    paths = [settings.data_folder / f"dict.{language}.txt" for language in (data.source, data.target)]
-    lines = [path.read_bytes().count(b"\n") for path in paths if path.exists()]
-    return max(lines) + 4 if lines else WORDS  # a file leaves out the special symbols
 
 
 def _options(settings: RunSettings) -> dict[str, Any]:

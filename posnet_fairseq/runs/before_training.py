@@ -6,16 +6,14 @@ import io
 import logging
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-import posnet_fairseq
-from posnet_fairseq.costs.counting import trained_parameters
-from posnet_fairseq.runs.training_log import most_kept
-from posnet_fairseq.shared.criterions import fairseq_name
+from posnet_fairseq.inference.stored_energies import parameter_count
+from posnet_fairseq.runs.training import Training, most_kept
+from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.disk import free_bytes
 from posnet_fairseq.shared.errors import DamagedError, UsageError, flag, last_error
 from posnet_fairseq.shared.failures import explain
@@ -49,26 +47,19 @@ FREE = (
 BYTES = 12  # of a parameter in a checkpoint: itself and Adam's two moments, in float32
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A training that is about to begin."""
+def check(training: Training, average: int, others: Sequence[Path]) -> tuple[list[str], list[str]]:
+    """Check a training, and repair what a killed one left; return more arguments, and remarks for the user.
 
-    arguments: Sequence[str]
-    average: int
-    processes: int
-    others: Sequence[Path] = ()  # folders of checkpoints of runs that train on the same disk
-
-
-def check(planned: Planned) -> tuple[list[str], list[str]]:
-    """Check a training, and repair what a killed one left; return more arguments, and remarks for the user."""
+    ``others`` are folders of checkpoints of runs that train on the same disk.
+    """
     from posnet_fairseq.fairseq_plugin.training_options import check_training_options
     from posnet_fairseq.inference.checkpoints import read_checkpoint
 
     with _silence():
-        model, cfg = build(planned.arguments)
+        model, cfg = build(training.arguments)
         refuse_other_endings(cfg)
         check_training_options(cfg)
-        size = trained_parameters(model)
+        size = parameter_count(model)
         folder = Path(cfg.checkpoint.save_dir)
         added, remarks, last = [], repair(folder), folder / "checkpoint_last.pt"
         if last.exists():
@@ -76,14 +67,14 @@ def check(planned: Planned) -> tuple[list[str], list[str]]:
             refuse_other_schedule(before, cfg)
             # fairseq remembers how many batches of the epoch each process has had: it would skip others, or fail.
             batches = before["distributed_training"]["distributed_world_size"], before["dataset"]["max_tokens"]
-            if batches != (planned.processes, cfg.dataset.max_tokens):
+            if batches != (training.world, cfg.dataset.max_tokens):
                 added = ["--reset-dataloader"]
                 again = "other batches than before, so the data begin again with the first epoch's."
                 remarks.append(f"{shown(folder)}: {again}")
         elif cfg.checkpoint.finetune_from_model:
             check_beginning(Path(cfg.checkpoint.finetune_from_model), model, cfg)
         numbered = cfg.optimization.max_update // cfg.checkpoint.save_interval_updates
-        check_disk(folder, size, most_kept(planned.average, numbered), planned.others)
+        check_disk(folder, size, most_kept(average, numbered), others)
         return added, remarks
 
 
@@ -111,6 +102,9 @@ def _silence() -> Iterator[None]:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Return the options that fairseq-train makes of its arguments."""
+    import posnet_fairseq.fairseq_plugin  # imports fairseq as this Python needs it
+
+    # isort: split
     from fairseq import options
     from fairseq.models import import_models
 
@@ -155,7 +149,7 @@ def refuse_other_endings(cfg: Any) -> None:
             other |= {flag(name): reason for name in there if getattr(cfg[section], name) != getattr(defaults, name)}
     metric = cfg.checkpoint.best_checkpoint_metric
     # Without label smoothing the loss orders checkpoints as the perplexity does, by which remove_old keeps them.
-    without_smoothing = fairseq_name(cfg.criterion._name) == "cross_entropy"
+    without_smoothing = cfg.criterion._name.removeprefix(PREFIX) == "cross_entropy"
     if metric != "ppl" and not (metric == "loss" and without_smoothing):
         other["--best-checkpoint-metric"] = "the best checkpoint is that of the lowest perplexity (ppl)"
     for name, reason in other.items():

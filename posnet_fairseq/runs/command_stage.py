@@ -8,7 +8,6 @@ import contextlib
 import os
 import platform
 import re
-import resource
 import shlex
 import signal
 import subprocess
@@ -179,28 +178,6 @@ class CommandStage:
         record = self.record
         record.begin(self._depends(), command=self.command, **surroundings(environment))
         start = time.perf_counter()
-        code, usage, interruption = self._run(lock, environment, watch)
-        outcome = f"stopped by signal {-code}" if code < 0 else f"exit code {code}" if code else "finished"
-        if interruption:
-            outcome = "interrupted"
-        elif not code and self.made and not self.made.exists():
-            outcome = "made nothing"
-        record.end(
-            outcome,
-            seconds=round(time.perf_counter() - start, 1),
-            cpu_seconds=round(usage.ru_utime + usage.ru_stime, 1),
-            peak_memory_bytes=usage.ru_maxrss * 1024,  # of the largest process
-            load_average=round(os.getloadavg()[0], 2),  # processes that wanted a core, in the last minute
-        )
-        if interruption:
-            raise interruption
-        if outcome != "finished":
-            raise UsageError(f"{self.name} of {shown(self.run.name)}: {outcome}. {self._last_words()}")
-
-    def _run(
-        self, lock: int, environment: Mapping[str, str], watch: Callable[[], None]
-    ) -> tuple[int, resource.struct_rusage, BaseException | None]:
-        """Return the command's exit code, what it used, and the exception that interrupted it, if any."""
         with open(self.log, "a", encoding="utf-8") as log:
             log.write(f"$ {shlex.join(self.command)}\n")
             log.flush()
@@ -226,8 +203,23 @@ class CommandStage:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
             _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        return process.returncode, usage, interruption
+        process.returncode = code = os.waitstatus_to_exitcode(status)
+        outcome = f"stopped by signal {-code}" if code < 0 else f"exit code {code}" if code else "finished"
+        if interruption:
+            outcome = "interrupted"
+        elif not code and self.made and not self.made.exists():
+            outcome = "made nothing"
+        record.end(
+            outcome,
+            seconds=round(time.perf_counter() - start, 1),
+            cpu_seconds=round(usage.ru_utime + usage.ru_stime, 1),
+            peak_memory_bytes=usage.ru_maxrss * 1024,  # of the largest process
+            load_average=round(os.getloadavg()[0], 2),  # processes that wanted a core, in the last minute
+        )
+        if interruption:
+            raise interruption
+        if outcome != "finished":
+            raise UsageError(f"{self.name} of {shown(self.run.name)}: {outcome}. {self._last_words()}")
 
     def _last_words(self) -> str:
         text = last_attempt(self.log)
@@ -242,24 +234,22 @@ def do(
     work: Work | None = None,
     unit: str = "",
     total: int | None = None,
-    watcher: Callable[[ProgressReporter, Bar], Callable[[], None]] | None = None,
+    watch: Callable[[Bar], None] = lambda bar: None,
 ) -> None:
     """Do a stage, alone or beside others, with its progress shown, unless it is done.
 
-    ``unit`` and ``total`` are of what its bar counts. The watcher makes, of a report and the bar, what is called again
-    and again while the command runs.
+    ``unit`` and ``total`` are of what its bar counts. ``watch`` is called again and again while the command runs.
     """
     work = work or Work()
     if stage.is_done():
         work.report.say(f"{stage.run.name}: {stage.name}{DONE}")
         return
     with work.report.stage(f"{stage.run.name}: {stage.name}", unit, total) as bar:
-        watch = watcher(work.report, bar) if watcher else lambda: None
 
         def look() -> None:
             if work.stopped.is_set():
                 raise InterruptedError
-            watch()
+            watch(bar)
 
         is_new = not stage.run.exists()
         if is_new:  # before the folder is made: what is refused leaves none

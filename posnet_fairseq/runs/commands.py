@@ -7,9 +7,8 @@ from pathlib import Path
 
 import posnet_fairseq
 from posnet_fairseq.runs.batches import CRITERION, batch_tokens, shares_embeddings
-from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.devices import Device
-from posnet_fairseq.runs.run_settings import RunSettings, short
+from posnet_fairseq.runs.run_settings import RunSettings, TranslationData, short
 from posnet_fairseq.runs.settings import given, refuse
 from posnet_fairseq.runs.training import Training
 from posnet_fairseq.shared.progress import ProgressReporter

@@ -1,4 +1,4 @@
-"""Comparisons: several systems with one or more seeds each, trained and scored in one report."""
+"""Comparisons: several systems with one or more seeds each, trained and scored in one report. One is the quickstart."""
 
 import contextlib
 import logging
@@ -6,17 +6,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.console import Console
+from rich.markup import escape
+
+from posnet_eval.inputs.configuration import read_plan
 from posnet_fairseq.runs import commands
-from posnet_fairseq.runs.console import say
 from posnet_fairseq.runs.devices import shares
-from posnet_fairseq.runs.jobs import RunJob, do_all
+from posnet_fairseq.runs.jobs import do_all
 from posnet_fairseq.runs.parsers import names, seed_numbers, whole_number
-from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings
+from posnet_fairseq.runs.run_settings import STAGES, RunSettings, TrainingSettings
 from posnet_fairseq.runs.settings import refuse, setting
-from posnet_fairseq.runs.single_run import check_metrics, prepare_data
+from posnet_fairseq.runs.single_run import check_metrics, prepare_data, say
 from posnet_fairseq.runs.systems import System, chosen, find_list
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, visible
 from posnet_fairseq.shared.progress import shown
+from posnet_fairseq.text.plain import read_parallel
+
+UPDATES = 2000  # of the quickstart
+SAMPLES = 6  # translations that it shows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,23 +73,23 @@ def _naming(system: str) -> Iterator[None]:
         raise UsageError(f"{system}: {error}") from error
 
 
-def job(system: System, seed: int, settings: SystemsSettings) -> RunJob:
-    """Return the run of a system with a seed, with the options of all runs and its own."""
+def job(system: System, seed: int, settings: SystemsSettings, stages: Sequence[str] = STAGES[1:-1]) -> RunSettings:
+    """Return the run of a system with a seed; usually the data are there, and a comparison scores all runs."""
     common = {name: getattr(settings, name) for name in TrainingSettings.fields()}
     common["options"] = f"{settings.options} {system.options}".strip()
-    made = RunSettings(**common, mixer=system.mixer, name=system.name, seed=seed)
+    made = RunSettings(**common, mixer=system.mixer, name=system.name, seed=seed, stages=tuple(stages))
     with _naming(system.name):
         made.check()
-    return RunJob(system.name, made)
+    return made
 
 
-def check_options(jobs: Sequence[RunJob]) -> None:
+def check_options(runs: Sequence[RunSettings]) -> None:
     """Refuse options that fairseq-train does not understand, before the first run begins."""
     from posnet_fairseq.runs.before_training import try_options
 
-    for each in {each.system: each for each in jobs}.values():
+    for each in {each.system: each for each in runs}.values():
         with _naming(each.system):
-            try_options(commands.tried(each.settings))
+            try_options(commands.tried(each))
     logging.getLogger().setLevel(logging.WARNING)  # importing fairseq has lowered it
 
 
@@ -93,7 +100,7 @@ def compare(settings: ComparisonSettings, name: str = "", suffix: str = "") -> P
     """
     from posnet_fairseq.runs.comparison import Comparison
 
-    usual, systems = chosen(settings.systems, settings.mixers, settings.user_dir)
+    usual, systems = chosen(settings.systems, settings.mixers)
     baselines = [baseline + suffix for baseline in baselines_of(systems, settings)]
     systems = [System(system.name + suffix, system.mixer, system.options) for system in systems]
     # Seed by seed: all systems can be compared as soon as the first is done.
@@ -108,9 +115,59 @@ def compare(settings: ComparisonSettings, name: str = "", suffix: str = "") -> P
     )
     comparison.check()
     # Only now, when all settings are understood, what may take hours.
-    prepare_data(jobs[0].settings)
+    prepare_data(jobs[0])
     do_all(jobs, parts)
     if not settings.machine and not settings.dry_run:  # the first machine does the rest
         comparison.make(baselines, settings.metrics)
         say(f"learning curves: {shown(comparison.folder)}/curves.png; rename systems in comparison.yaml beside it")
     return comparison.folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuickstartSettings(ComparisonSettings):
+    """Settings of a comparison, with defaults of its own."""
+
+    @classmethod
+    def completed(cls, texts: dict[str, str]) -> dict[str, str]:
+        """Return the texts with the defaults of the quickstart."""
+        texts = {"dataset": "quickstart.en-de", "size": "tiny", "updates": str(UPDATES), "jobs": "2"} | texts
+        if "systems" not in texts:
+            texts.setdefault("mixers", "transformer_pos rposnet")
+            texts.setdefault("baselines", " ".join(names(texts["mixers"])[:1]))
+        if "gpus" not in texts:
+            texts.setdefault("cpus", "1")
+        if texts["updates"].isdecimal():
+            updates = int(texts["updates"])
+            texts.setdefault("interval", str(-(-updates // 20)))
+            texts.setdefault("average", "5" if updates >= 100 else "1")
+        return super().completed(texts)
+
+
+def quickstart(settings: QuickstartSettings) -> None:
+    """Train, compare, and show a few translations."""
+    # Runs of another length have names of their own.
+    suffix = "" if settings.updates == UPDATES else f"_u{settings.updates}"
+    folder = compare(settings, f"quickstart{suffix}", suffix)
+    if not settings.dry_run:
+        show_samples(folder / "comparison.yaml")
+
+
+def sample_indices(sources: Sequence[str]) -> list[int]:
+    """Return evenly spread sentences of a length at which a small model shows what it can do."""
+    fitting = [i for i, source in enumerate(sources) if 4 <= len(source.split()) <= 10]
+    return fitting[:: max(1, len(fitting) // SAMPLES)][:SAMPLES]
+
+
+def show_samples(path: Path) -> None:
+    """Print those of the first test set."""
+    plan = read_plan(path)
+    test_set = plan.test_sets[0]
+    outputs = {plan.systems[system]: runs[0] for system, runs in test_set.outputs.items()}
+    labels = ["source", *outputs, "reference"]
+    texts = read_parallel(test_set.source, *outputs.values(), *test_set.references)
+    width = max(map(len, labels))
+    console = Console(highlight=False)
+    for index in sample_indices(texts[0]):
+        console.print()
+        for label, lines in zip(labels, texts, strict=True):
+            console.print(escape(f"{label:>{width}}  {visible(lines[index])}"), soft_wrap=True)

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
-from posnet_eval.report.formats import listed
+from posnet_eval.report.wording import listed
 from posnet_fairseq.runs.command_stage import last_attempt
-from posnet_fairseq.runs.dataset import TranslationData
-from posnet_fairseq.runs.training import progress
-from posnet_fairseq.runs.training_log import records, training_speed
+from posnet_fairseq.runs.run_settings import TranslationData
+from posnet_fairseq.runs.training import progress, records, training_speed
 from posnet_fairseq.shared.command import NO_READER
 from posnet_fairseq.shared.errors import UsageError, flag, visible
 from posnet_fairseq.shared.files import replacing

@@ -30,6 +30,14 @@ def gpu_memory(count: int) -> int:
     return min(torch.cuda.get_device_properties(index).total_memory for index in range(count))
 
 
+def _taken(settings: TrainingSettings, count: int) -> int:
+    """Return how many of this machine's GPUs are meant."""
+    if (taken := settings.gpus or count) > count:
+        instead = f"{given('cpus', taken)} for processes on CPUs"
+        refuse("gpus", taken, f"this machine has {count} GPUs. Give at most that, or {instead}.")
+    return taken
+
+
 @dataclass(frozen=True)
 class Device:
     """Where a run computes."""
@@ -49,10 +57,7 @@ def find_device(settings: TrainingSettings) -> Device:
         if settings.precision not in (None, "fp32"):
             refuse("precision", settings.precision, "fairseq trains with fp32 on CPUs. Leave it out.")
         return Device("cpu", processes, threads=-(-cores() // processes))
-    processes = settings.gpus or count
-    if processes > count:
-        instead = given("cpus", processes)
-        refuse("gpus", processes, f"this machine has {count}. Give at most that, or {instead} for processes on CPUs.")
+    processes = _taken(settings, count)
     if settings.precision == "bf16" and not bf16:
         reason = "a GPU here has a compute capability below 8.0 and does not multiply in bf16. Give fp16."
         refuse("precision", "bf16", reason)
@@ -76,9 +81,7 @@ def shares(jobs: int, settings: TrainingSettings) -> list[Share]:
     if count == 0 or settings.cpus:
         threads = max(1, cores() // (jobs * (settings.cpus or 1)))
         return [Share({"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(threads)})] * jobs
-    taken = settings.gpus or count
-    if taken > count:
-        refuse("gpus", taken, f"this machine has {count} GPUs. Give at most that.")
+    taken = _taken(settings, count)
     if jobs > taken:
         refuse("jobs", jobs, f"each needs a GPU, and there are {taken}. Give at most that.")
     # CUDA leaves out all names behind an unknown one.

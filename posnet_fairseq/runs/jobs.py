@@ -1,12 +1,11 @@
 """Runs side by side, each on its share of the machine."""
 
+import contextlib
 import dataclasses
 import queue
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
-from pathlib import Path
 
 from posnet_fairseq.runs.command_stage import DONE, Work
 from posnet_fairseq.runs.devices import Share
@@ -18,46 +17,23 @@ from posnet_fairseq.shared.failures import explain
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import Record
 
-STAGES = ("train", "average", "precompute", "translate")
 STEP = 1.0  # seconds between two looks at the logs
 
 
-@dataclass(frozen=True)
-class RunJob:
-    """A run of a system with a seed: the system's name, the settings of the run, and the stages that are done."""
+def _updates(settings: RunSettings) -> int:
+    with contextlib.suppress(OSError, LookupError):  # its stage says what is wrong with the log
+        return progress(settings.run / "train.log")[0]
+    return 0
 
-    system: str
-    settings: RunSettings
-    stages: tuple[str, ...] = STAGES
 
-    @property
-    def run(self) -> Path:
-        """The run's folder."""
-        return self.settings.run
-
-    @property
-    def updates(self) -> int:
-        """Number of updates that its training has done."""
-        try:
-            return progress(self.run / "train.log")[0]
-        except (OSError, LookupError):  # its stage says what is wrong with it
-            return 0
-
-    @property
-    def is_trained(self) -> bool:
-        """Whether its training is finished. Of a damaged record, its stage says so."""
-        try:
-            return Record(self.run / "train.json").finished
-        except UsageError:
-            return False
-
-    def do(self, work: Work, gpus: int | None) -> None:
-        """Do its stages, with a number of GPUs, or None on CPUs."""
-        run(dataclasses.replace(self.settings, stages=self.stages, gpus=gpus or self.settings.gpus), work)
+def _is_trained(settings: RunSettings) -> bool:
+    with contextlib.suppress(UsageError):  # of a damaged record, its stage says so
+        return Record(settings.run / "train.json").finished
+    return False
 
 
 class _Remarks(ProgressReporter):
-    """Passes lines of a job on, once if all jobs say them, and counts the stages that were done before."""
+    """Passes lines of a run on, once if all runs say them, and counts the stages that were done before."""
 
     def __init__(self, report: ProgressReporter, said: set[str]):
         super().__init__(quiet=True)
@@ -72,64 +48,69 @@ class _Remarks(ProgressReporter):
             self._report.say(text)
 
 
-class JobPool:
-    """Does jobs, in order, on as many shares of the machine side by side."""
+def failures(
+    runs: Sequence[RunSettings], shares: Sequence[Share], then: Callable[[RunSettings, Work], None] | None = None
+) -> dict[RunSettings, str]:
+    """Start runs in order, in parallel on shares of the machine, and return an error message for each that failed.
 
-    def __init__(self, jobs: Sequence[RunJob], shares: Sequence[Share]):
-        self._jobs, self._workers = jobs, len(shares)
-        self._shares: queue.SimpleQueue[Share] = queue.SimpleQueue()  # that are free
-        for share in shares:
-            self._shares.put(share)
-        self._updates = {job: job.updates for job in jobs}  # done
-        self._running: set[RunJob] = set()
-        self._said: set[str] = set()
-        self._stopped = threading.Event()
+    ``then`` is called after each run.
+    """
+    report, stopped, said = ProgressReporter(), threading.Event(), set[str]()
+    updates, running = {each: _updates(each) for each in runs}, set[RunSettings]()
+    free: queue.SimpleQueue[Share] = queue.SimpleQueue()
+    for each in shares:
+        free.put(each)
 
-    def work(self) -> dict[RunJob, str]:
-        """Do all jobs; return a sentence for each that failed."""
-        self._report = ProgressReporter()
-        total = sum(job.settings.updates for job in self._jobs)
-        with self._report.bar("runs", "updates", total) as bar, ThreadPoolExecutor(self._workers) as pool:
-            bar.go_on_from(sum(self._updates.values()))
-            outcomes = {job: pool.submit(self._do, job) for job in self._jobs}
-            try:
-                while wait(outcomes.values(), STEP).not_done:
-                    # Other logs do not grow; reading all of them would take time from the trainings.
-                    self._updates |= {job: job.updates for job in self._running.copy()}
-                    bar.move_to(sum(self._updates.values()))
-            except BaseException:
-                self._stopped.set()
-                pool.shutdown(cancel_futures=True)
-                self._report.say("interrupted; progress is saved. Run the same command to continue.")
-                raise
-        return {job: why for job, outcome in outcomes.items() if (why := outcome.result())}
-
-    def _do(self, job: RunJob) -> str:
-        """Do a job; return why it failed, "" if it did not."""
-        share, remarks = self._shares.get(), _Remarks(self._report, self._said)
-        others = [other.run for other in self._jobs if other != job and not other.is_trained]
-        self._running.add(job)
+    def do(settings: RunSettings) -> str:
+        share, remarks = free.get(), _Remarks(report, said)
+        others = [other.run for other in runs if other != settings and not _is_trained(other)]
+        running.add(settings)
         try:
-            job.do(Work(remarks, share.environment, others, self._stopped), share.gpus)
+            here = dataclasses.replace(settings, gpus=share.gpus or settings.gpus)
+            work = Work(remarks, share.environment, others, stopped)
+            run(here, work)
+            if then:
+                then(here, work)
         except (Exception, SystemExit) as error:  # nobody else is told of it
             return (explain(error) or f"{type(error).__name__}: {error}").rstrip(".")
         finally:
-            self._running.discard(job)
-            self._updates[job] = job.updates
-            self._shares.put(share)
-        if remarks.done >= len(job.stages):  # more with several test sets
-            self._report.say(f"{job.run.name} is done")
+            running.discard(settings)
+            updates[settings] = _updates(settings)
+            free.put(share)
+        if remarks.done >= len(settings.stages):  # more with several test sets
+            report.say(f"{settings.run.name} is done")
         return ""
 
+    total = sum(each.updates for each in runs)
+    with report.bar("runs", "updates", total) as bar, ThreadPoolExecutor(len(shares)) as pool:
+        bar.go_on_from(sum(updates.values()))
+        outcomes = {each: pool.submit(do, each) for each in runs}
+        try:
+            while wait(outcomes.values(), STEP).not_done:
+                # Other logs do not grow; reading all of them would take time from the trainings.
+                updates |= {each: _updates(each) for each in running.copy()}
+                bar.move_to(sum(updates.values()))
+        except BaseException:
+            stopped.set()
+            pool.shutdown(cancel_futures=True)
+            report.say("interrupted; progress is saved. Run the same command to continue.")
+            raise
+    return {each: why for each, outcome in outcomes.items() if (why := outcome.result())}
 
-def do_all(jobs: Sequence[RunJob], shares: Sequence[Share], tolerated: str | None = None) -> Collection[RunJob]:
-    """Do jobs, some side by side; return those whose failure has the words ``tolerated``, which do not matter."""
-    failed = JobPool(jobs, shares).work()
-    passed_over = {job for job, why in failed.items() if tolerated is not None and tolerated in why}
-    sentences = [f"{job.run.name}: {why}" for job, why in failed.items() if job not in passed_over]
+
+def do_all(
+    runs: Sequence[RunSettings],
+    shares: Sequence[Share],
+    tolerated: str | None = None,
+    then: Callable[[RunSettings, Work], None] | None = None,
+) -> Collection[RunSettings]:
+    """Do runs as :func:`failures`; return those whose failure has the words ``tolerated``, which do not matter."""
+    failed = failures(runs, shares, then)
+    passed_over = {each for each, why in failed.items() if tolerated is not None and tolerated in why}
+    sentences = [f"{each.run.name}: {why}" for each, why in failed.items() if each not in passed_over]
     if sentences:
         raise UsageError(
-            f"{len(sentences)} of {len(jobs)} runs failed ({'; '.join(sentences)}). The others are kept; fix the cause "
+            f"{len(sentences)} of {len(runs)} runs failed ({'; '.join(sentences)}). The others are kept; fix the cause "
             "and run again."
         )
     return passed_over

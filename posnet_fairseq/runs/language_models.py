@@ -12,25 +12,16 @@ from rich.table import Table
 
 from posnet_fairseq.runs.command_stage import CommandStage, Work, do, last_attempt, settings_of
 from posnet_fairseq.runs.commands import USER_DIR, prepare
-from posnet_fairseq.runs.console import say
 from posnet_fairseq.runs.devices import gpus
-from posnet_fairseq.runs.parsers import folder, one_of, several, whole_number
+from posnet_fairseq.runs.parsers import accepting, folder, one_of, several, whole_number
 from posnet_fairseq.runs.run_settings import short
 from posnet_fairseq.runs.settings import Settings, refuse, setting
-from posnet_fairseq.runs.single_run import run_attached
-from posnet_fairseq.runs.training import Training, train
-from posnet_fairseq.runs.training_log import best_validation, training_speed
+from posnet_fairseq.runs.single_run import run_attached, say
+from posnet_fairseq.runs.training import Training, best_validation, train, training_speed
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import cores
 from posnet_fairseq.shared.records import installed_versions
 from posnet_fairseq.shared.user_dir import import_user_dir
-
-
-def _text_file(text: str) -> Path:
-    path = Path(os.path.abspath(text))
-    if not path.is_file():
-        raise ValueError("there is no such file. Check the path.")
-    return path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +30,7 @@ class LanguageModelSettings(Settings):
 
     text: Path | None = setting(
         "text file, whose end is held out for validation and test (default: English of the quickstart)",
-        parse=_text_file,
+        parse=accepting(os.path.isfile, "there is no such file. Check the path", folder),
         positional="?",
         metavar="TEXT",
     )

@@ -1,5 +1,6 @@
 """Values of settings: functions from text to a value, which raise ValueError with what is allowed."""
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Collection
@@ -18,35 +19,40 @@ def check_known(given: str, name: str, known: Collection[str], hint: str = "") -
         raise UsageError(f"{given}: choose one of {' '.join(known)}.{hint or nearest(name, known)}")
 
 
+def accepting(fits: Callable[[str], Any], otherwise: str, value: Parse = str) -> Parse:
+    """Return the parser of a text that fits; others are refused with a sentence, also if ``fits`` cannot tell."""
+
+    def parse(text: str) -> Any:
+        with contextlib.suppress(ValueError):
+            if fits(text):
+                return value(text)
+        raise ValueError(f"{otherwise}.")
+
+    return parse
+
+
 def integer(least: int, most: int = 9_999_999) -> Parse:
     """Return the parser of a whole number within limits."""
-
-    def parse(text: str) -> int:
-        if not re.fullmatch(r"[0-9]{1,7}", text) or not least <= int(text) <= most:
-            raise ValueError(f"give a whole number, {least} to {most}.")
-        return int(text)
-
-    return parse
-
-
-def _decimal(fits: Callable[[Any], bool], allowed: str) -> Callable[[str], str]:
-    """Return the parser of a number that stays as it was written."""
-
-    def parse(text: str) -> str:
-        try:
-            if fits(decimal(text)):
-                return text
-        except ValueError:
-            pass
-        raise ValueError(f"give a number {allowed}.")
-
-    return parse
+    digits = re.compile(r"[0-9]{1,7}")
+    return accepting(
+        lambda text: digits.fullmatch(text) and least <= int(text) <= most,
+        f"give a whole number, {least} to {most}",
+        int,
+    )
 
 
+# Numbers that are no whole ones stay as they were written.
 whole_number = integer(1)
-number = _decimal(lambda value: value >= 0, "from 0, as 0.1 or 7e-4")
-rate = _decimal(lambda value: value > 0, "above 0, as 7e-4")
-fraction = _decimal(lambda value: 0 <= value < 1, "from 0 to below 1, as 0.1")
+number = accepting(lambda text: decimal(text) >= 0, "give a number from 0, as 0.1 or 7e-4")
+rate = accepting(lambda text: decimal(text) > 0, "give a number above 0, as 7e-4")
+fraction = accepting(lambda text: 0 <= decimal(text) < 1, "give a number from 0 to below 1, as 0.1")
+betas = accepting(
+    re.compile(r"\((0|0?\.[0-9]+), ?(0|0?\.[0-9]+)\)").fullmatch, "give two numbers below 1, as (0.9,0.98)"
+)
+run_name = accepting(
+    re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}").fullmatch,
+    "give a name of letters, digits, dots, dashes and underscores, at most 200",
+)
 
 
 def switch(text: str) -> bool:
@@ -66,23 +72,6 @@ def one_of(*names: str) -> Parse:
         return text
 
     return parse
-
-
-def matching(pattern: str, allowed: str) -> Parse:
-    """Return the parser of a text that has a form."""
-
-    def parse(text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise ValueError(f"give {allowed}.")
-        return text
-
-    return parse
-
-
-run_name = matching(
-    r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}", "a name of letters, digits, dots, dashes and underscores, at most 200"
-)
-betas = matching(r"\((0|0?\.[0-9]+), ?(0|0?\.[0-9]+)\)", "two numbers below 1, as (0.9,0.98)")
 
 
 def folder(text: str) -> Path:

@@ -1,4 +1,4 @@
-"""The settings of a run: what is trained, on what, and where."""
+"""The settings of a run: what is trained, on what, and where; and its dataset."""
 
 import os
 import re
@@ -8,25 +8,14 @@ from pathlib import Path
 
 from posnet_data_prep.datasets import DATASETS
 from posnet_eval.metrics import METRICS
-from posnet_fairseq.runs.parsers import (
-    betas,
-    folder,
-    fraction,
-    integer,
-    nearest,
-    number,
-    one_of,
-    rate,
-    run_name,
-    several,
-    switch,
-    whole_number,
-)  # fmt: skip
+from posnet_fairseq.runs import parsers
 from posnet_fairseq.runs.settings import Settings, given, refuse, setting
 from posnet_fairseq.shared.disk import existing
-from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.errors import UsageError, flag, nearest
 from posnet_fairseq.shared.output_paths import check_for_fairseq
 from posnet_fairseq.shared.schema import read_yaml
+from posnet_fairseq.shared.user_dir import import_user_dir
+from posnet_fairseq.text.card import CARD, DatasetCard
 from posnet_fairseq.transformer.sizes import SIZES
 
 STAGES = ("prepare", "train", "average", "precompute", "translate", "score")
@@ -51,12 +40,12 @@ def short(path: Path) -> Path:
 
 
 def _metrics(text: str) -> str:
-    several(one_of(*METRICS))(text)
+    parsers.several(parsers.one_of(*METRICS))(text)
     return text
 
 
 def _stages(text: str) -> tuple[str, ...]:
-    words = several(one_of(*STAGES, "all"))(text.replace("\0", " "))
+    words = parsers.several(parsers.one_of(*STAGES, "all"))(text.replace("\0", " "))
     return STAGES if "all" in words else tuple(stage for stage in STAGES if stage in words)
 
 
@@ -65,48 +54,49 @@ class TrainingSettings(Settings):
     """Settings of single runs and of comparisons. The size gives the hyperparameters that are not given."""
 
     dataset: str | None = setting("name of a dataset of posnet-prepare, such as wmt14.en-de", metavar="NAME")
-    data: Path | None = setting("folder of a prepared dataset (default: data/DATASET)", parse=folder)
-    runs: Path | None = setting("folder of runs (default: runs)", parse=folder)
-    user_dir: Path | None = setting("folder with mixers of your own", parse=folder)
-    size: str = setting("size of the model: " + ", ".join(SIZES), "base", one_of(*SIZES))
+    data: Path | None = setting("folder of a prepared dataset (default: data/DATASET)", parse=parsers.folder)
+    runs: Path | None = setting("folder of runs (default: runs)", parse=parsers.folder)
+    user_dir: Path | None = setting("folder with mixers of your own", parse=parsers.folder)
+    size: str = setting("size of the model: " + ", ".join(SIZES), "base", parsers.one_of(*SIZES))
     options: str = setting("further options of fairseq-train, as --options='--gate none'", "")
-    gpus: int | None = setting("GPUs per machine (default: all)", parse=whole_number)
-    cpus: int | None = setting("CPU processes, instead of GPUs", parse=whole_number)
-    nodes: int = setting("number of machines", 1, whole_number)
-    node_rank: int | None = setting("number of this machine, from 0", parse=integer(0, 9999), metavar="N")
+    gpus: int | None = setting("GPUs per machine (default: all)", parse=parsers.whole_number)
+    cpus: int | None = setting("CPU processes, instead of GPUs", parse=parsers.whole_number)
+    nodes: int = setting("number of machines", 1, parsers.whole_number)
+    node_rank: int | None = setting("number of this machine, from 0", parse=parsers.integer(0, 9999), metavar="N")
     master_addr: str | None = setting("host name of the first machine", metavar="HOST")
-    master_port: int = setting("port of the first machine", 29500, integer(1, 65535), metavar="PORT")
+    master_port: int = setting("port of the first machine", 29500, parsers.integer(1, 65535), metavar="PORT")
     precision: str | None = setting(
-        "bf16, fp16 or fp32 (default: bf16 on GPUs that have it, else fp32)", parse=one_of("bf16", "fp16", "fp32")
+        "bf16, fp16 or fp32 (default: bf16 on GPUs that have it, else fp32)",
+        parse=parsers.one_of("bf16", "fp16", "fp32"),
     )
-    tensorboard: bool = setting("write curves for TensorBoard into the run's folder", False, switch)
-    dry_run: bool = setting("print the commands instead of running them", False, switch)
+    tensorboard: bool = setting("write curves for TensorBoard into the run's folder", False, parsers.switch)
+    dry_run: bool = setting("print the commands instead of running them", False, parsers.switch)
 
-    tokens: int = setting("tokens per update, over all batches and processes", parse=whole_number)
+    tokens: int = setting("tokens per update, over all batches and processes", parse=parsers.whole_number)
     max_tokens: int | None = setting(
-        "maximum tokens per batch (default on GPUs: what fits into their memory)", parse=whole_number
+        "maximum tokens per batch (default on GPUs: what fits into their memory)", parse=parsers.whole_number
     )
-    lr: str = setting("peak learning rate", parse=rate)
-    warmup: int = setting("updates until the peak learning rate", parse=whole_number)
-    updates: int = setting("number of training updates", parse=whole_number)
-    interval: int = setting("updates between checkpoints", parse=whole_number)
+    lr: str = setting("peak learning rate", parse=parsers.rate)
+    warmup: int = setting("updates until the peak learning rate", parse=parsers.whole_number)
+    updates: int = setting("number of training updates", parse=parsers.whole_number)
+    interval: int = setting("updates between checkpoints", parse=parsers.whole_number)
     patience: int | None = setting(
         "stop the training after N validations in a row without a better perplexity (default: never)",
-        parse=whole_number,
+        parse=parsers.whole_number,
     )
-    average: int = setting("number of checkpoints to average", parse=whole_number)
-    label_smoothing: str = setting("label smoothing of the loss", parse=fraction, metavar="P")
-    adam_betas: str = setting("Adam's betas, as '(0.9,0.98)'", parse=betas, metavar="BETAS")
-    adam_eps: str = setting("Adam's epsilon", parse=number, metavar="EPS")
-    max_positions: int = setting("maximum tokens per sentence", parse=whole_number)
-    beam: int = setting("beam size", parse=whole_number)
+    average: int = setting("number of checkpoints to average", parse=parsers.whole_number)
+    label_smoothing: str = setting("label smoothing of the loss", parse=parsers.fraction, metavar="P")
+    adam_betas: str = setting("Adam's betas, as '(0.9,0.98)'", parse=parsers.betas, metavar="BETAS")
+    adam_eps: str = setting("Adam's epsilon", parse=parsers.number, metavar="EPS")
+    max_positions: int = setting("maximum tokens per sentence", parse=parsers.whole_number)
+    beam: int = setting("beam size", parse=parsers.whole_number)
     lenpen: str = setting(
-        "length penalty: log probabilities are divided by the length to this power", parse=number, metavar="X"
+        "length penalty: log probabilities are divided by the length to this power", parse=parsers.number, metavar="X"
     )
     max_len_a: str = setting(
-        "a of the maximum length of a translation, a·M + b for M source tokens", parse=number, metavar="A"
+        "a of the maximum length of a translation, a·M + b for M source tokens", parse=parsers.number, metavar="A"
     )
-    max_len_b: int = setting("b of that length", parse=integer(0), metavar="B")
+    max_len_b: int = setting("b of that length", parse=parsers.integer(0), metavar="B")
     metrics: str = setting("metrics of posnet-score: " + ", ".join(METRICS), parse=_metrics)
 
     @classmethod
@@ -145,13 +135,10 @@ class TrainingSettings(Settings):
         for word in filter(_OWN.fullmatch, self.options.split()):
             own = ", ".join(map(flag, _GIVING))
             refuse("options", self.options, f"{word} has an option of its own ({own}) or is the recipe's own.")
-        self._check_folders()
-
-    def _check_folders(self) -> None:
         data = self._data()
         if data.exists() and not data.is_dir():
             refuse("data", data, "a file. Give the folder of a dataset.")
-        is_there = (data / "dataset.json").exists()
+        is_there = (data / CARD).exists()
         if self.dataset and (not is_there or "/" in self.dataset) and self.dataset not in DATASETS:
             known = f"choose one of {' '.join(DATASETS)}, or give a folder by --data FOLDER"
             refuse("dataset", self.dataset, f"{known}.{nearest(self.dataset, DATASETS)}")
@@ -159,9 +146,11 @@ class TrainingSettings(Settings):
             if path := getattr(self, name, None):
                 check_for_fairseq(short(path), given(name, path), name == "data" and not is_there)
         self._check_writable(self.runs_folder)
+        if self.user_dir:  # last, as it imports torch
+            import_user_dir(self.user_dir)
 
     def _data(self) -> Path:
-        return self.data or folder(f"data/{self.dataset}")
+        return self.data or parsers.folder(f"data/{self.dataset}")
 
     @cached_property
     def data_folder(self) -> Path:
@@ -171,7 +160,7 @@ class TrainingSettings(Settings):
     @cached_property
     def runs_folder(self) -> Path:
         """The folder of runs on the dataset, as :func:`short` names it."""
-        return short((self.runs or folder("runs")) / self._data().name)
+        return short((self.runs or parsers.folder("runs")) / self._data().name)
 
     def _check_writable(self, run: Path) -> None:
         """Refuse a folder of a run, there or not, that cannot be written to."""
@@ -193,12 +182,12 @@ class RunSettings(TrainingSettings):
         "stages to run, of " + ", ".join(STAGES) + " (default: all)", STAGES, _stages, positional="*", metavar="STAGE"
     )
     mixer: str = setting("token mixer (default: rposnet); posnet-mixers lists them", "rposnet")
-    seed: int = setting("random seed (default: 1)", 1, whole_number)
-    name: str | None = setting("name of the run (default: the mixer)", parse=run_name)
+    seed: int = setting("random seed (default: 1)", 1, parsers.whole_number)
+    name: str | None = setting("name of the run (default: the mixer)", parse=parsers.run_name)
     init_from: Path | None = setting(
         "start from the weights of a checkpoint of the same architecture and vocabulary, such as averaged.pt: "
         "fine-tuning",
-        parse=folder,
+        parse=parsers.folder,
         metavar="CHECKPOINT",
     )
 
@@ -210,7 +199,7 @@ class RunSettings(TrainingSettings):
             refuse("init_from", self.init_from, "there is no such checkpoint. Check the path.")
         from posnet_fairseq.runs.systems import find_mixer  # last, as it imports torch
 
-        find_mixer(self.mixer, "--mixer", self.user_dir)
+        find_mixer(self.mixer, "--mixer")
 
     @cached_property
     def system(self) -> str:
@@ -226,3 +215,31 @@ class RunSettings(TrainingSettings):
     def arch(self) -> str:
         """The architecture, as fairseq-train's ``--arch`` names it."""
         return f"{self.mixer}_{self.size}"
+
+
+@dataclass(frozen=True)
+class TranslationData:
+    """A dataset for translation, as its card describes it."""
+
+    source: str  # language
+    target: str
+    key: str  # hash of all that the data was made of
+    test_sets: tuple[str, ...] = ("test",)  # fairseq's names, perhaps with test1
+    lowercase: bool = False  # whether the target side is, and so are translations: scores must ignore case
+    exists: bool = True  # False in a dry run without a dataset
+
+    @classmethod
+    def read(cls, folder: Path, dry_run: bool = False) -> "TranslationData":
+        """Return the dataset in a folder; in a dry run capitals stand for languages where there is none."""
+        path = folder / CARD
+        if not path.exists():
+            if dry_run:
+                return cls("SOURCE", "TARGET", "unknown", exists=False)
+            raise UsageError(f"{folder}: there is no dataset yet. Run the stage prepare first.")
+        card = DatasetCard.read(folder)
+        found = card.source_lang, card.target_lang, card.key
+        if not all(text and re.fullmatch(r"[\w.-]+", text) for text in found):
+            raise UsageError(f"{path} does not say both languages: it is no dataset for translation.")
+        source, target, key = map(str, found)
+        tests = tuple(name for name in card.sentences or () if name.startswith("test")) or cls.test_sets
+        return cls(source, target, key, tests, card.is_lowercase(target))

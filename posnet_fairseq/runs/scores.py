@@ -16,19 +16,16 @@ def scores_of(checkpoint: Path) -> list[str]:
     with contextlib.suppress(OSError, UsageError, KeyError, TypeError, ValueError, AttributeError):
         stages = [Record(run / f"{stage}.json") for stage in ("translate", "score")]
         if all(stage.finished for stage in stages) and report.stat().st_mtime_ns >= checkpoint.stat().st_mtime_ns:
-            return _listed(read_json(report), stages[0].content["settings"])
+            content: Any = read_json(report)
+            (test_set,), settings = content["test_sets"], stages[0].content["settings"]
+            (scores,) = test_set["scores"].values()
+            search = ", ".join(f"{name.removeprefix('--')} {settings[name]}" for name in ("--beam", "--lenpen"))
+            return [
+                f"Test set of the data, {test_set['size']:,} sentences; {search}.",
+                "",
+                *(
+                    f"- {metric['label']} {scores[metric['name']]['value']:.2f} (`{metric['signature']}`)"
+                    for metric in test_set["metrics"]
+                ),
+            ]
     return []
-
-
-def _listed(report: Any, settings: dict[str, str]) -> list[str]:
-    (test_set,) = report["test_sets"]
-    (scores,) = test_set["scores"].values()
-    search = ", ".join(f"{name.removeprefix('--')} {settings[name]}" for name in ("--beam", "--lenpen"))
-    return [
-        f"Test set of the data, {test_set['size']:,} sentences; {search}.",
-        "",
-        *(
-            f"- {metric['label']} {scores[metric['name']]['value']:.2f} (`{metric['signature']}`)"
-            for metric in test_set["metrics"]
-        ),
-    ]

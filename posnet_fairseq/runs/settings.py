@@ -11,8 +11,8 @@ from dataclasses import Field, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from posnet_fairseq.runs.parsers import Parse, folder, nearest, whole_number
-from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.runs.parsers import Parse, folder, whole_number
+from posnet_fairseq.shared.errors import UsageError, flag, nearest
 from posnet_fairseq.shared.schema import read_yaml
 
 

@@ -6,6 +6,7 @@ again.
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,17 +17,16 @@ from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.runs import commands
 from posnet_fairseq.runs.command_stage import CommandStage, Work, do, last_attempt, settings_of
-from posnet_fairseq.runs.console import say, show
-from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.devices import Device, find_device
 from posnet_fairseq.runs.parsers import names
-from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings
+from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings, TranslationData
 from posnet_fairseq.runs.settings import given
 from posnet_fairseq.runs.training import LENGTH, train
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, visible
 from posnet_fairseq.shared.processes import cores, elsewhere, ending_with_this
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.shared.records import Record, digest
+from posnet_fairseq.text.card import CARD
 
 
 def run(settings: RunSettings, work: Work | None = None) -> None:
@@ -41,13 +41,19 @@ def run(settings: RunSettings, work: Work | None = None) -> None:
     if device.kind == "cpu" and device.processes > cores():
         cpus = given("cpus", device.processes)
         work.report.say(f"{cpus}: this machine has {cores()} cores, which the processes share")
-    if "translate" in settings.stages:
-        _check_test_set(settings)
+    folder = settings.data_folder
+    if "translate" in settings.stages and (folder / CARD).exists():  # refused before days of training, not after
+        source = TranslationData.read(folder).source
+        if not (folder / f"test.{source}").exists():
+            raise UsageError(
+                f"{folder} has no test set (test.{source}): make it with posnet-prepare corpus --test FILE FILE, or "
+                "name the stages train average precompute."
+            )
     for stage in settings.stages:
         if stage == "prepare":
             prepare_data(settings)
             continue
-        data = TranslationData.read(settings.data_folder, settings.dry_run)
+        data = TranslationData.read(folder, settings.dry_run)
         getattr(Run(settings, data, device, work), stage)()
         if stage == "train" and settings.machine:
             return  # the first machine does the others
@@ -140,28 +146,13 @@ def check_metrics(settings: TrainingSettings) -> None:
     """Refuse metrics whose packages, tokenizers or models are missing before days of training, not after."""
     options = MetricOptions(TranslationData.read(settings.data_folder, dry_run=True).target)
     for name in names(settings.metrics):
-        metric = get_metric(name, options)
-        metric.check_installed()
-        if not settings.dry_run:
-            metric.fetch()
-
-
-def _check_test_set(settings: RunSettings) -> None:
-    """Refuse a dataset without a test set before days of training, not after."""
-    folder = settings.data_folder
-    if (folder / "dataset.json").exists():
-        source = TranslationData.read(folder).source
-        if not (folder / f"test.{source}").exists():
-            raise UsageError(
-                f"{folder} has no test set (test.{source}): make it with posnet-prepare corpus --test FILE FILE, or "
-                "name the stages train average precompute."
-            )
+        get_metric(name, options).fetch(download=not settings.dry_run)
 
 
 def prepare_data(settings: RunSettings) -> None:
     """Make the dataset, unless it is there."""
     folder = settings.data_folder
-    if (folder / "dataset.json").exists():
+    if (folder / CARD).exists():
         say(f"dataset {folder} is ready")
     elif not settings.dataset:
         raise UsageError(f"{folder}: posnet-prepare has not made this folder (it has no dataset.json). Check the path.")
@@ -182,3 +173,13 @@ def run_attached(command: Sequence[str], environment: Mapping[str, str] | None =
     code = subprocess.run(command, env=os.environ | (environment or {}), preexec_fn=ending_with_this()).returncode
     if code:
         sys.exit(code if code > 0 else 128 - code)
+
+
+def say(text: str) -> None:
+    """Print a line."""
+    print(f"{Path(sys.argv[0]).name}: {visible(shown(text))}\n", end="", file=sys.stderr, flush=True)
+
+
+def show(command: Sequence[object]) -> None:
+    """Print a command as it could be typed, in one piece among the lines of other processes."""
+    print(shlex.join(map(str, command)) + "\n", end="", flush=True)

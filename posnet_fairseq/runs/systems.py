@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posnet_fairseq.runs.parsers import check_known, names, nearest, run_name
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.runs.parsers import check_known, names, run_name
+from posnet_fairseq.shared.errors import UsageError, nearest
 from posnet_fairseq.shared.files import read_lines
-from posnet_fairseq.shared.user_dir import import_user_dir
 
 LISTS = Path(__file__).with_name("lists")  # of the paper's tables
 
@@ -23,10 +22,8 @@ class System:
     options: str = ""
 
 
-def find_mixer(arch: str, where: str, user_dir: Path | None = None) -> Any:
+def find_mixer(arch: str, where: str) -> Any:
     """Return the class of a mixer by its name in architectures; ``where`` it was given is for the sentence."""
-    if user_dir:
-        import_user_dir(user_dir)
     import posnet_fairseq.mixers  # noqa: F401  (registers them)
     from posnet_fairseq.registry import get_mixer, mixer_names
 
@@ -37,13 +34,13 @@ def find_mixer(arch: str, where: str, user_dir: Path | None = None) -> Any:
     return known[arch]
 
 
-def read_systems(path: str | Path, user_dir: Path | None = None) -> Sequence[System]:
+def read_systems(path: str | Path) -> Sequence[System]:
     """Return the systems of a file: a name, a mixer and options in each line, # before a remark."""
     lines = (line.partition("#")[0].strip().split(maxsplit=2) for line in read_lines(path, small=True))
-    return check([System(*words, *[""] * (2 - len(words))) for words in lines if words], str(path), user_dir)
+    return check([System(*words, *[""] * (2 - len(words))) for words in lines if words], str(path))
 
 
-def check(systems: Sequence[System], where: str, user_dir: Path | None = None) -> Sequence[System]:
+def check(systems: Sequence[System], where: str) -> Sequence[System]:
     """Return the systems, if they can be compared; ``where`` they come from is for the sentence."""
     found: set[str] = set()
     for system in systems:
@@ -53,7 +50,7 @@ def check(systems: Sequence[System], where: str, user_dir: Path | None = None) -
         except ValueError as error:
             raise UsageError(f"{where}: {system.name!r}: {error}") from error
         found.add(system.name)
-        find_mixer(system.mixer, f"{where}, system {system.name}: mixer", user_dir)
+        find_mixer(system.mixer, f"{where}, system {system.name}: mixer")
     return systems
 
 
@@ -67,12 +64,10 @@ def find_list(text: str) -> Path:
     return lists[text.removesuffix(".txt")]
 
 
-def chosen(path: Path | None, mixers: str, user_dir: Path | None = None) -> tuple[str, Sequence[System]]:
+def chosen(path: Path | None, mixers: str) -> tuple[str, Sequence[System]]:
     """Return the name of a comparison, and its systems: of a file, or one for each of some mixers."""
     words = names(mixers)
-    systems = (
-        read_systems(path, user_dir) if path else check([System(each, each) for each in words], "--mixers", user_dir)
-    )
+    systems = read_systems(path) if path else check([System(each, each) for each in words], "--mixers")
     if not systems or (path and words):
         raise UsageError(
             f"{path or '--mixers'}: give one file of systems with a line at least, such as tables-2-3, or --mixers "

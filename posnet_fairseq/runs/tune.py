@@ -11,14 +11,14 @@ from rich.console import Console
 from rich.table import Table
 
 from posnet_fairseq.runs.compare import SystemsSettings, check_options, job
-from posnet_fairseq.runs.console import say
 from posnet_fairseq.runs.devices import shares
-from posnet_fairseq.runs.jobs import RunJob, do_all
+from posnet_fairseq.runs.jobs import do_all
 from posnet_fairseq.runs.parsers import fraction, rate, several, whole_number
+from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.runs.settings import refuse, setting
-from posnet_fairseq.runs.single_run import prepare_data
+from posnet_fairseq.runs.single_run import prepare_data, say
 from posnet_fairseq.runs.systems import System, chosen, find_mixer
-from posnet_fairseq.runs.training_log import best_validation
+from posnet_fairseq.runs.training import best_validation
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.failures import DIVERGED
 from posnet_fairseq.shared.files import write_lines
@@ -59,10 +59,9 @@ class Trial:
 Trials = dict[str, dict[str, Trial]]  # by system and run
 
 
-def has_clip_distance(system: System, user_dir: Path | None = None) -> bool:
+def has_clip_distance(system: System) -> bool:
     """Return whether the mixer of a system has a clip distance."""
-    mixer = find_mixer(system.mixer, "--mixers", user_dir)
-    return any(field.name == "clip_distance" for field in dataclasses.fields(mixer.Config))
+    return any(field.name == "clip_distance" for field in dataclasses.fields(find_mixer(system.mixer, "").Config))
 
 
 def tune(settings: TuneSettings) -> Path:
@@ -71,7 +70,7 @@ def tune(settings: TuneSettings) -> Path:
     The search begins with the first value of each option. All values of the first option are tried, and the one with
     the least perplexity on the validation set is kept; then those of the next option.
     """
-    name, systems = chosen(settings.systems, settings.mixers, settings.user_dir)
+    name, systems = chosen(settings.systems, settings.mixers)
     folder = settings.runs_folder / f"tune_{name}_{settings.size}"
     parts = shares(settings.jobs, settings)
     jobs = [job(system, settings.seed, settings) for system in systems]
@@ -80,9 +79,9 @@ def tune(settings: TuneSettings) -> Path:
     first = {option: getattr(settings, field)[0] for field, option in OPTIONS.items()}
     best = {system.name: dict(first) for system in systems}
     for system in systems:
-        if not has_clip_distance(system, settings.user_dir):
+        if not has_clip_distance(system):
             del best[system.name]["--clip-distance"]
-    prepare_data(jobs[0].settings)
+    prepare_data(jobs[0])
     trials: Trials = {system.name: {} for system in systems}
     for field, option in OPTIONS.items():
         tried = {
@@ -100,7 +99,7 @@ def tune(settings: TuneSettings) -> Path:
             found = () if each in diverged else best_validation(each.run / "train.log")
             trials[name][each.run.name] = Trial(best[name] | {option: value}, *found)
         for name, its in trials.items():
-            best[name] = min(its.values(), key=_perplexity).values
+            best[name] = min(its.values(), key=lambda trial: trial.perplexity or math.inf).values
     if not settings.dry_run:
         lost = [name for name, its in trials.items() if all(trial.perplexity is None for trial in its.values())]
         _write(folder, [system for system in systems if system.name not in lost], best, trials)
@@ -114,26 +113,20 @@ def tune(settings: TuneSettings) -> Path:
     return folder
 
 
-def _perplexity(trial: Trial) -> float:
-    """Return what orders trials."""
-    return math.inf if trial.perplexity is None else trial.perplexity
-
-
-def _refuse_chosen(jobs: Sequence[RunJob]) -> None:
+def _refuse_chosen(jobs: Sequence[RunSettings]) -> None:
     """Refuse options that are chosen already: values to try would replace them."""
     for each in jobs:
-        words = {word.partition("=")[0] for word in each.settings.options.split()}
+        words = {word.partition("=")[0] for word in each.options.split()}
         for field, option in OPTIONS.items():
             if option in words:
                 instead = f"Leave it out there, and give the values to try with {flag(field)}"
                 raise UsageError(f"{each.system}: its options have {option}, which the search chooses. {instead}.")
 
 
-def _job(system: System, values: Mapping[str, str], settings: TuneSettings) -> RunJob:
+def _job(system: System, values: Mapping[str, str], settings: TuneSettings) -> RunSettings:
     name = "_".join([system.name, *(f"{option.strip('-')}{value}" for option, value in values.items())])
     options = " ".join([system.options, *(f"{option} {value}" for option, value in values.items())]).strip()
-    made = job(System(name, system.mixer, options), settings.seed, settings)
-    return dataclasses.replace(made, stages=("train",))
+    return job(System(name, system.mixer, options), settings.seed, settings, ("train",))
 
 
 def _write(folder: Path, systems: Sequence[System], best: Mapping[str, Mapping[str, str]], trials: Trials) -> None:

@@ -33,7 +33,7 @@ def command(main: Main) -> Callable[..., None]:
         logging.getLogger().setLevel(logging.WARNING)  # fairseq's modules lower it
         _repair_streams(sys.argv[1:] if arguments is None else arguments)
         code = _exit_code(main, arguments)
-        if has_a_process:
+        if has_a_process and "triton" not in sys.modules:  # from 3.9 on it prints all types that are not searched
             gc.freeze()  # nothing is searched at exit
         if code is not None:
             _discard_unwritten()

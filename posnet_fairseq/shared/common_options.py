@@ -3,13 +3,13 @@
 import argparse
 import contextlib
 import functools
-import importlib.metadata
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from posnet_fairseq._version import __version__
+from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.user_dir import import_user_dir
 
 FAIRSEQS = ("ve-fairseq", "fairseq-fixed", "fairseq")  # distributions of fairseq; one is installed
@@ -17,8 +17,8 @@ FAIRSEQS = ("ve-fairseq", "fairseq-fixed", "fairseq")  # distributions of fairse
 
 def parsed_by(
     make_parser: Callable[[], argparse.ArgumentParser], *, prints_result: bool = True, has_mixers: bool = False
-) -> Callable[[Callable[[argparse.Namespace], None]], Callable[[Sequence[str] | None], None]]:
-    """Decorate a function of the options of a command, which becomes a function of its arguments.
+) -> Callable[[Callable[[argparse.Namespace], None]], Callable[..., None]]:
+    """Decorate a function of the options of a command, which becomes a :func:`command` of its arguments.
 
     ``--version`` and ``--quiet`` are added. The decorated function has the attribute ``make_parser``, a function that
     returns the whole parser.
@@ -36,7 +36,7 @@ def parsed_by(
         _add_common(parser, has_mixers, {"quiet": False, "user_dir": None})
         return parser
 
-    def decorate(main: Callable[[argparse.Namespace], None]) -> Callable[[Sequence[str] | None], None]:
+    def decorate(main: Callable[[argparse.Namespace], None]) -> Callable[..., None]:
         @functools.wraps(main)
         def run(arguments: Sequence[str] | None = None) -> None:
             options = whole_parser().parse_args(arguments)
@@ -48,22 +48,20 @@ def parsed_by(
                 main(options)
 
         vars(run)["make_parser"] = whole_parser
-        return run
+        return command(run)
 
     return decorate
 
 
 def versions() -> str:
     """Return posnet, torch and fairseq with their versions, in one line. Nothing is imported."""
-    found = [f"posnet {__version__}"]
-    for label, distributions in (("torch", ("torch",)), ("fairseq", FAIRSEQS)):
-        for distribution in distributions:
-            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                found.append(f"{distribution} {importlib.metadata.version(distribution)}")
-                break
-        else:
-            found.append(f"{label} not installed")
-    return ", ".join(found)
+    from posnet_fairseq.shared.records import installed_versions  # when it is asked for
+
+    found, texts = installed_versions("torch", *FAIRSEQS), [f"posnet {__version__}"]
+    for label, names in (("torch", ("torch",)), ("fairseq", FAIRSEQS)):
+        there = (f"{name} {found[name]}" for name in names if name in found)
+        texts.append(next(there, f"{label} not installed"))
+    return ", ".join(texts)
 
 
 def add_device_option(parser: argparse.ArgumentParser) -> None:

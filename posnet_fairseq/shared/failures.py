@@ -6,6 +6,7 @@ import logging
 import os
 import pickle
 import re
+import shlex
 import sys
 import traceback
 from collections.abc import Iterator
@@ -24,6 +25,12 @@ NO_FAIRSEQ = (
     "Elsewhere: READTHEDOCS=1 pip install --no-build-isolation fairseq-fixed==0.12.3.1, which compiles nothing, or "
     "pip install 'posnet[train]', which compiles it."
 )
+
+
+def how_to_install(extra: str) -> str:
+    """Return the sentence that says how to install an extra of posnet's package, such as "comet", for this Python."""
+    return f"Run {shlex.quote(sys.executable)} -m pip install -e '.[{extra}]' in the posnet folder."
+
 
 _NO_MEMORY = r"(CUDA out of memory|[Cc]an(?:no|')t allocate memory|not enough memory|unable to mmap)"
 

@@ -34,17 +34,6 @@ def is_blank(line: str) -> bool:
     return _BLANK.fullmatch(line) is not None
 
 
-def refuse_nul(text: str, name: object, line: int = 1) -> None:
-    """Refuse text with NUL bytes; `line` is the number of its first line in the file `name`."""
-    place = text.find("\0")
-    if place >= 0:
-        line += text.count("\n", 0, place)
-        raise UsageError(
-            f"{name} has a NUL byte in line {line}, so it is no text in UTF-8 (UTF-16 has them). Convert it first, for "
-            "instance with iconv -f utf-16 -t utf-8, or remove them with tr -d '\\0'."
-        )
-
-
 @contextlib.contextmanager
 def reading(path: str | Path) -> Iterator[None]:
     """Turn every OSError of a block that reads a file into a UsageError with the file and the cause."""
@@ -134,7 +123,12 @@ def decoded(data: bytes | bytearray, name: object, line: int = 1, offset: int = 
             f"{name} is not UTF-8: line {line} has an invalid byte at offset {offset + start} of the file. "
             "Convert it first, for instance with iconv -t utf-8."
         ) from error
-    refuse_nul(text, name, line)
+    if (place := text.find("\0")) >= 0:
+        line += text.count("\n", 0, place)
+        raise UsageError(
+            f"{name} has a NUL byte in line {line}, so it is no text in UTF-8 (UTF-16 has them). Convert it first, for "
+            "instance with iconv -f utf-16 -t utf-8, or remove them with tr -d '\\0'."
+        )
     return text
 
 

@@ -28,8 +28,7 @@ class IncomingLines:
         self._poll = select.poll()
         self._poll.register(self._file, select.POLLIN)
         self._data = bytearray()  # what was read, and not yet returned
-        self._ends = 0  # line ends in it
-        self._open = 0  # bytes behind the last of them
+        self._searched = 0  # bytes of it without a line end
         self._number, self._offset = 0, 0  # lines that were returned, and their bytes
         self._ended = False
 
@@ -37,39 +36,41 @@ class IncomingLines:
         """Return up to `most` lines without their ends: one, waited for if necessary, and those that are there already.
 
         Returns:
-            None at the end of the input.
+            [] at the end of the input.
 
         Raises:
             UsageError: the first line is not UTF-8, has a NUL byte, or more than a mebibyte. Lines in front of it are
                 returned first.
         """
-        while not self._ended and not self._ends:
-            if self._open > _LONGEST:
-                raise UsageError(
-                    f"{self._name}: line {self._number + 1} has more than {_LONGEST:,} bytes. Break it into sentences."
-                )
-            self._read()
-        while not self._ended and self._ends < most and self._open <= _LONGEST and self._is_waiting():
-            self._read()
-        parts = self._data.split(b"\n", most)
-        self._data = parts.pop()
-        if self._ended and self._data and len(parts) < most:  # a last line without an end
-            parts.append(self._data)
-            self._data = bytearray()
         lines: list[str] = []
-        for index, part in enumerate(parts):
+        while len(lines) < most and (part := self._next(wait=not lines)) is not None:
             try:
                 line = decoded(part, self._name, self._number + 1, self._offset)
             except UsageError:
                 if not lines:
                     raise
-                self._data = bytearray(b"\n").join([*parts[index:], self._data])
                 break
             lines.append(line.removesuffix("\r"))
             self._number += 1
             self._offset += len(part) + 1
-        self._ends = self._data.count(b"\n")
+            del self._data[: len(part) + 1]
+            self._searched = 0
         return lines
+
+    def _next(self, wait: bool) -> bytearray | None:
+        """Return the next line in bytes, which stays; None at the end, or if it is not there yet and not waited for."""
+        while (end := self._data.find(b"\n", self._searched)) < 0:
+            self._searched = len(self._data)
+            if self._ended:
+                return self._data[:] or None  # a last line without an end
+            if wait and self._searched > _LONGEST:
+                raise UsageError(
+                    f"{self._name}: line {self._number + 1} has more than {_LONGEST:,} bytes. Break it into sentences."
+                )
+            if not wait and (self._searched > _LONGEST or not self._is_waiting()):
+                return None
+            self._read()
+        return self._data[:end]
 
     def _read(self) -> None:
         with reading(self._name):
@@ -79,8 +80,6 @@ class IncomingLines:
             if opener_of(data):
                 raise UsageError(f"{self._name} is compressed. Pipe the decompressed text in, as zcat prints it.")
         self._data += data
-        self._ends += data.count(b"\n")
-        self._open = len(data) - 1 - data.rfind(b"\n") if b"\n" in data else self._open + len(data)
         self._ended = not data
 
     def _is_waiting(self) -> bool:

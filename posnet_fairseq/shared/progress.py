@@ -38,10 +38,7 @@ class ProgressReporter:
     def stage(self, name: str, unit: str = "lines", total: float | None = None) -> Iterator["Bar"]:
         """Provide the bar of a stage, and print a line when the stage ends.
 
-        Args:
-            name: of the stage.
-            unit: of the count, ``bytes`` or a plural such as ``lines``.
-            total: number of units, None if unknown.
+        `unit` is ``bytes`` or a plural such as ``lines``; `total` is the number of units, None if unknown.
         """
         with self.bar(name, unit, total) as bar:
             yield bar

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from posnet_fairseq.shared.files import read_small, replacing
 from posnet_fairseq.shared.schema import convert, parse_json
@@ -25,13 +25,10 @@ class _Content(TypedDict):
     settings: dict[str, Any]
     attempts: list[dict[str, Any]]
     finished: bool
-
-
-class _FolderContent(_Content, total=False):
-    seconds: float
-    key: str
-    counts: dict[str, Any]
-    files: dict[str, FileState]
+    seconds: NotRequired[float]
+    key: NotRequired[str]
+    counts: NotRequired[dict[str, Any]]
+    files: NotRequired[dict[str, FileState]]
 
 
 class Record:
@@ -48,7 +45,7 @@ class Record:
             what = "record of a stage"
             advice = "Move it away and run again: a training goes on from its checkpoints, another stage is done again."
             entries = _of_former(parse_json(read_small(path), path, what, advice))
-            self.content = dict(convert(entries, _FolderContent, path, what, advice))
+            self.content = dict(convert(entries, _Content, path, what, advice))
 
     @property
     def finished(self) -> bool:

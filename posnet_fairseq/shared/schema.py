@@ -9,7 +9,7 @@ from fractions import Fraction
 from numbers import Integral, Real
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import yaml
@@ -202,7 +202,8 @@ def _members(kind: Any) -> tuple[Any, ...]:
 
 def _fields(kind: Any) -> dict[str, Any]:
     """Return the types of the fields of a type, by name."""
-    return get_type_hints(kind, include_extras=True) if hasattr(kind, "__annotations__") else {}
+    hints = get_type_hints(kind, include_extras=True) if hasattr(kind, "__annotations__") else {}
+    return {name: get_args(its)[0] if get_origin(its) is NotRequired else its for name, its in hints.items()}
 
 
 def decimal(text: str) -> Fraction:

@@ -1,10 +1,5 @@
-"""Work in stages, each done once: again only if its settings, or what it is made of, have changed.
+"""Stages that fill folders, each done once: again only if its settings, or what it is made of, have changed."""
 
-There are two kinds: a :class:`FolderStage` fills a folder of its own (posnet-prepare), and a
-:class:`posnet_fairseq.runs.command_stage.CommandStage` runs a command whose outputs lie in the folder of a run.
-"""
-
-import abc
 import contextlib
 import fcntl
 import hashlib
@@ -16,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter, shown
@@ -29,38 +24,21 @@ LOCK = ".lock"
 STEP = 0.1  # seconds between two attempts to take a lock
 
 
-class Stage(abc.ABC):
-    """Work that is done once, with a record, after the stages whose outputs it reads."""
-
-    after: "tuple[Any, ...]" = ()
-
-    @abc.abstractmethod
-    def is_done(self) -> bool:
-        """Return whether all that this stage would make is there."""
-
-    @abc.abstractmethod
-    def perform(self, report: ProgressReporter, lock: int) -> None:
-        """Do the work, and keep a record of it. ``lock`` is the descriptor of the lock that the caller holds."""
-
-
-S = TypeVar("S", bound=Stage)
-
-
-def pending(goal: S) -> list[S]:
+def pending(goal: "FolderStage") -> list["FolderStage"]:
     """Return the stages that must be done to reach a goal, in order."""
     if goal.is_done():
         return []
     return list(dict.fromkeys([*(stage for earlier in goal.after for stage in pending(earlier)), goal]))
 
 
-def run(goal: Stage, report: ProgressReporter, lock: int) -> None:
+def run(goal: "FolderStage", report: ProgressReporter) -> None:
     """Do the pending stages of a goal. The caller holds the :func:`exclusive_lock` of their folder."""
     for stage in pending(goal):
-        stage.perform(report, lock)
+        stage.perform(report)
 
 
 @dataclass(frozen=True, eq=False)
-class FolderStage(Stage):
+class FolderStage:
     """A stage that fills a folder of its own, which appears when it is whole.
 
     Args:
@@ -126,7 +104,7 @@ class FolderStage(Stage):
             if stage.is_done():
                 stage.clear()
 
-    def perform(self, report: ProgressReporter, lock: int) -> None:
+    def perform(self, report: ProgressReporter) -> None:
         """Fill the folder under another name, which it loses when it is whole."""
         self._say_why(report)
         partial = self._partial

@@ -2,19 +2,20 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain
 from statistics import fmean, median
 
 import numpy as np
 
+from posnet_eval.inputs.plan import RESAMPLES, SEED
 from posnet_eval.metrics.base import FloatArray
 from posnet_eval.statistics import significance
-from posnet_eval.statistics.results import Score, deviation
-from posnet_eval.statistics.seeds import Contrast, Runs, SeedVariance
+from posnet_eval.statistics.results import Score
+from posnet_eval.statistics.significance import Contrast, Runs, SeedVariance
+from posnet_eval.statistics.summary import in_ranges, score_of, signature
 from posnet_fairseq.studies.protocol import Study
 from posnet_fairseq.studies.results import Result
 
-RESAMPLES, SEED = 1000, 12345  # of the paired bootstrap, as in posnet-score
 LENGTHS = (1, 10, 20, 30, 40)  # words of the reference at which groups of sentences begin; the last is open
 
 
@@ -62,10 +63,7 @@ class Analysis:
 
     def score(self, system: str, test_set: str, metric: str, precision: str = "float32") -> Score:
         """Return the mean of the runs' scores, with the interval of the bootstrap."""
-        runs = self._runs(system, test_set, metric, precision)
-        low, high = significance.interval(runs.means)
-        values = tuple(runs.scores.tolist())
-        return Score(runs.value, values, deviation(values), low, high, half_width=0.5 * (high - low))
+        return score_of(self._runs(system, test_set, metric, precision))
 
     def seed_variance(self, test_set: str, metric: str) -> SeedVariance:
         """Return how scores vary over seeds, pooled over all systems with several."""
@@ -79,14 +77,11 @@ class Analysis:
     def by_length(self, test_set: str, metric: str) -> list[tuple[str, int, dict[str, float]]]:
         """Return lengths of references, their number and the scores of systems, for groups that are not empty."""
         words = self.statistics(self.systems[0], test_set, "bleu")[0, :, 1]
-        place = np.digitize(words, LENGTHS[1:])
-        names = [*(f"{first}–{last - 1}" for first, last in pairwise(LENGTHS)), f"{LENGTHS[-1]}+"]
         means = {system: self.statistics(system, test_set, metric).mean(0) for system in self.systems}
         corpus = self.metrics[metric].corpus
         return [
             (name, int(chosen.sum()), {system: float(corpus(rows[chosen].sum(0))) for system, rows in means.items()})
-            for number, name in enumerate(names)
-            if (chosen := place == number).any()
+            for name, chosen in in_ranges(words, LENGTHS, "–")
         ]
 
     def course(self, system: str) -> tuple[FloatArray, FloatArray]:
@@ -155,9 +150,8 @@ class Analysis:
 
     def signature(self, test_set: str, metric: str) -> str:
         """Return the signature of a metric, as posnet-score prints it."""
-        details = dict(getattr(self._first.test_sets[test_set].float32, metric).signature)
-        parts = {"nrefs": details.pop("nrefs", "1"), "bs": str(RESAMPLES), "seed": str(SEED)} | details
-        return f"{self.metrics[metric].label}: {'|'.join(f'{name}:{value}' for name, value in parts.items())}"
+        details = getattr(self._first.test_sets[test_set].float32, metric).signature
+        return f"{self.metrics[metric].label}: {signature(details, bs=RESAMPLES, seed=SEED)}"
 
 
 def front(points: Mapping[str, tuple[float, float]]) -> list[str]:

@@ -9,23 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from posnet_eval.metrics.base import Metric
-from posnet_fairseq.runs import commands
+from posnet_fairseq.runs import commands, parsers
 from posnet_fairseq.runs.command_stage import Work
 from posnet_fairseq.runs.compare import check_options
 from posnet_fairseq.runs.comparison import MODEL, decoding_speed, parameters, peak_memory
-from posnet_fairseq.runs.console import say
-from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.devices import find_device, shares
-from posnet_fairseq.runs.jobs import RunJob, do_all
-from posnet_fairseq.runs.parsers import check_known, folder, names, seed_numbers, switch, whole_number
-from posnet_fairseq.runs.run_settings import RunSettings
+from posnet_fairseq.runs.jobs import do_all
+from posnet_fairseq.runs.run_settings import RunSettings, TranslationData
 from posnet_fairseq.runs.settings import Settings, given, setting
-from posnet_fairseq.runs.single_run import Run, prepare_data, run_attached, stage_of
-from posnet_fairseq.runs.training_log import best_validation, cpu_seconds_per_update, records, training_speed
+from posnet_fairseq.runs.single_run import Run, prepare_data, run_attached, say, stage_of
+from posnet_fairseq.runs.training import best_validation, cpu_seconds_per_update, records, training_speed
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_folder
 from posnet_fairseq.shared.progress import shown
-from posnet_fairseq.shared.records import Record
+from posnet_fairseq.shared.records import Record, changed
 from posnet_fairseq.studies import results, update_cost
 from posnet_fairseq.studies.protocol import Study, known_studies, read_study
 
@@ -45,93 +42,91 @@ class StudySettings(Settings):
     only: tuple[str, ...] = setting(
         "run only these systems of the study, separated by spaces or commas (default: all)",
         (),
-        names,
+        parsers.names,
         metavar="SYSTEMS",
     )
     seed: tuple[int, ...] = setting(
         "run only these seeds, separated by spaces or commas (default: all of the protocol)",
         (),
-        seed_numbers,
+        parsers.seed_numbers,
         metavar="SEEDS",
     )
-    jobs: int = setting("number of runs side by side, on equal shares of the machine", 1, whole_number)
-    data: Path | None = setting("folder of the dataset (default: data/DATASET)", parse=folder)
-    runs: Path | None = setting("folder of runs (default: runs/STUDY)", parse=folder)
-    results: Path | None = setting("folder of results (default: results/STUDY)", parse=folder)
-    dry_run: bool = setting("print the commands instead of running them", False, switch)
+    jobs: int = setting("number of runs side by side, on equal shares of the machine", 1, parsers.whole_number)
+    data: Path | None = setting("folder of the dataset (default: data/DATASET)", parse=parsers.folder)
+    runs: Path | None = setting("folder of runs (default: runs/STUDY)", parse=parsers.folder)
+    results: Path | None = setting("folder of results (default: results/STUDY)", parse=parsers.folder)
+    dry_run: bool = setting("print the commands instead of running them", False, parsers.switch)
 
     @property
     def results_folder(self) -> Path:
         """The folder of results."""
         return self.results or Path.cwd() / "results" / self.study
 
+    def result_of(self, run: RunSettings) -> Path:
+        """Return the file of the result of a run."""
+        return results.path_of(self.results_folder, run.system, run.seed)
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class StudyJob(RunJob):
-    """A run of a study that leaves its result in a file, beside a run of the baseline."""
 
-    study: Study
-    baseline: RunSettings
-    result: Path
+def protocol_of(study: Study, run: RunSettings) -> dict[str, Any]:
+    """Return what the result of a run depends on, by name."""
+    texts = {name: text for name, text in run.texts().items() if name not in FREE}
+    return texts | {"beams": list(study.beams)}
 
-    @property
-    def protocol(self) -> dict[str, Any]:
-        """What the result depends on, by name."""
-        texts = {name: text for name, text in self.settings.texts().items() if name not in FREE}
-        return texts | {"beams": list(self.study.beams)}
 
-    def do(self, work: Work, gpus: int | None) -> None:
-        """Do its stages, measure the model, and write the result."""
-        super().do(work, gpus)
-        if self.settings.dry_run:
-            return
-        settings = dataclasses.replace(self.settings, gpus=gpus or self.settings.gpus)
-        run = Run(settings, TranslationData.read(settings.data_folder), find_device(settings), work)
-        metrics = self.study.metrics(run.data.target, run.data.lowercase)
-        beam, tried = choose_beam(run, self.study.beams, metrics["bleu"])
-        searching = dataclasses.replace(run, settings=dataclasses.replace(settings, beam=beam))
-        result: dict[str, Any] = {
-            **{"study": self.study.name, "system": self.system, "seed": settings.seed},
-            "settings": self.protocol,
-            "data": {"key": run.data.key, "source": run.data.source, "target": run.data.target},
-            "search": {"beam": beam, "validation_bleu": tried},
-            "training": training_of(self.run) | {"cost": cost_of(run, self.baseline)},
-            "model": model_of(settings),
-            "test_sets": translated(searching, metrics),
-        }
-        results.write(self.result, result)
-        scores = (f"{name}: {found['float32']['bleu'].score:.1f} BLEU" for name, found in result["test_sets"].items())
-        work.report.say(f"{shown(self.result)}: {', '.join(scores)}")
-
-    def has_result(self) -> bool:
-        """Return whether its result is there; refuse one that was made under another protocol."""
-        if not self.result.exists():
-            return False
-        before, now = results.read(self.result, self.study).settings, self.protocol
-        different = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
-        if different:
-            raise UsageError(
-                f"{shown(self.result)} was made under another protocol ({', '.join(different)}). Remove it to make the "
-                "run again, or give another folder (--results)."
-            )
-        return True
+def has_result(study: Study, run: RunSettings, settings: StudySettings) -> bool:
+    """Return whether the result of a run is there; refuse one that was made under another protocol."""
+    path = settings.result_of(run)
+    if not path.exists():
+        return False
+    before, now = results.read(path, study).settings, protocol_of(study, run)
+    if different := sorted(changed(before, now)):
+        raise UsageError(
+            f"{shown(path)} was made under another protocol ({', '.join(different)}). Remove it to make the run again, "
+            "or give another folder (--results)."
+        )
+    return True
 
 
 def run_study(settings: StudySettings) -> None:
     """Make the runs that have no result yet."""
     study = read_study(settings.study)
     todo = []
-    for job in (study_job(study, system, seed, settings) for system, seed in chosen(study, settings)):
-        if job.has_result():
-            say(f"{job.run.name} has a result in {shown(settings.results_folder)}")
+    for run in (run_of(study, system, seed, settings) for system, seed in chosen(study, settings)):
+        if has_result(study, run, settings):
+            say(f"{run.run.name} has a result in {shown(settings.results_folder)}")
         else:
-            todo.append(job)
+            todo.append(run)
     if todo:
         check_folder(settings.results_folder, "--results")
         check_options(todo)
-        prepare_data(todo[0].settings)
-        _refuse_other_data(study, todo[0].settings, settings)
-        do_all(todo, shares(settings.jobs, todo[0].settings))
+        prepare_data(todo[0])
+        _refuse_other_data(study, todo[0], settings)
+        parts = shares(settings.jobs, todo[0])
+        do_all(todo, parts, then=lambda run, work: write_result(study, run, settings, work))
+
+
+def write_result(study: Study, run_settings: RunSettings, settings: StudySettings, work: Work) -> None:
+    """Measure the model of a run whose stages are done, beside a run of the baseline, and write the result."""
+    if settings.dry_run:
+        return
+    run = Run(run_settings, TranslationData.read(run_settings.data_folder), find_device(run_settings), work)
+    metrics = study.metrics(run.data.target, run.data.lowercase)
+    beam, tried = choose_beam(run, study.beams, metrics["bleu"])
+    searching = dataclasses.replace(run, settings=dataclasses.replace(run_settings, beam=beam))
+    baseline = run_of(study, study.baselines[0], run_settings.seed, settings)
+    result: dict[str, Any] = {
+        **{"study": study.name, "system": run_settings.system, "seed": run_settings.seed},
+        "settings": protocol_of(study, run_settings),
+        "data": {"key": run.data.key, "source": run.data.source, "target": run.data.target},
+        "search": {"beam": beam, "validation_bleu": tried},
+        "training": training_of(run_settings.run) | {"cost": cost_of(run, baseline)},
+        "model": model_of(run_settings),
+        "test_sets": translated(searching, metrics),
+    }
+    path = settings.result_of(run_settings)
+    results.write(path, result)
+    scores = (f"{name}: {found['float32']['bleu'].score:.1f} BLEU" for name, found in result["test_sets"].items())
+    work.report.say(f"{shown(path)}: {', '.join(scores)}")
 
 
 def chosen(study: Study, settings: StudySettings) -> list[tuple[str, int]]:
@@ -141,24 +136,18 @@ def chosen(study: Study, settings: StudySettings) -> list[tuple[str, int]]:
     """
     systems = settings.only or tuple(study.systems)
     for name in systems:
-        check_known(given("only", name), name, study.systems)
+        parsers.check_known(given("only", name), name, study.systems)
     beyond = settings.seed and settings.only
     seeds = settings.seed or sorted({seed for name in systems for seed in study.systems[name].seeds})
     return [(name, seed) for seed in seeds for name in systems if beyond or seed in study.systems[name].seeds]
 
 
-def study_job(study: Study, system: str, seed: int, settings: StudySettings) -> StudyJob:
+def run_of(study: Study, system: str, seed: int, settings: StudySettings) -> RunSettings:
     """Return the run of a system with a seed."""
-    runs, path = settings.runs or Path.cwd() / "runs" / study.name, results.path_of
+    its, runs = study.systems[system], settings.runs or Path.cwd() / "runs" / study.name
+    texts = {"mixer": its.mixer, "name": system, "options": its.options, "seed": str(seed)}
     places = {"runs": str(runs), "data": str(settings.data or ""), "dry_run": str(int(settings.dry_run))}
-
-    def settings_of(name: str) -> RunSettings:
-        its = study.systems[name]
-        texts = {"mixer": its.mixer, "name": name, "options": its.options, "seed": str(seed)}
-        return dataclasses.replace(RunSettings.parsed(study.settings | texts | places), stages=STAGES)
-
-    baseline, result = settings_of(study.baselines[0]), path(settings.results_folder, system, seed)
-    return StudyJob(system, settings_of(system), STAGES, study=study, baseline=baseline, result=result)
+    return dataclasses.replace(RunSettings.parsed(study.settings | texts | places), stages=STAGES)
 
 
 def _refuse_other_data(study: Study, run_settings: RunSettings, settings: StudySettings) -> None:

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
-from posnet_eval.inputs.plan import SYMBOLS
-from posnet_eval.report.formats import GAP, decimal, signed
-from posnet_eval.statistics.seeds import Contrast
-from posnet_fairseq.studies.analysis import RESAMPLES, SEED, Analysis
+from posnet_eval.inputs.plan import RESAMPLES, SEED, SYMBOLS
+from posnet_eval.report.wording import GAP, decimal, signed
+from posnet_eval.statistics.significance import Contrast
+from posnet_fairseq.studies.analysis import Analysis
 from posnet_fairseq.studies.protocol import Claim, LiteratureBleu
 from posnet_fairseq.studies.results import PRECISIONS, Result
 
@@ -65,16 +65,12 @@ def _scores(analysis: Analysis, test_set: str) -> str:
     return _table(["", "seeds", "parameters", "updates", "CPU h", "perplexity", *labels], rows)
 
 
-def _published(analysis: Analysis, test_set: str) -> list[list[str]]:
-    rows = []
+def _published(analysis: Analysis, test_set: str) -> Iterator[list[str]]:
     for other in analysis.study.published:
         if test_set in other.bleu:
-            scores = [
-                _number(other.bleu[test_set] if name == LiteratureBleu.name else None) for name in analysis.metrics
-            ]
             known = [_number(other.updates, "{:,}"), GAP, _number(other.perplexity, "{:.2f}")]
-            rows.append([other.says, GAP, GAP, *known, *scores])
-    return rows
+            bleu = {LiteratureBleu.name: other.bleu[test_set]}
+            yield [other.says, GAP, GAP, *known, *(_number(bleu.get(metric)) for metric in analysis.metrics)]
 
 
 def _about_scores(analysis: Analysis, test_set: str) -> str:
@@ -228,26 +224,26 @@ def _each(analysis: Analysis, system: str, figure: Callable[[Result], float | No
 
 
 def _effort(analysis: Analysis) -> str:
-    rows, total = [], 0.0
-    for system in analysis.systems:
-        trainings = [run.training for run in analysis.results[system]]
-        hours = sum((each.cpu_seconds_per_update or 0) * each.updates for each in trainings) / 3600
-        total += hours
-        rows.append(
-            [
-                f"`{system}`",
-                _each(analysis, system, lambda run: run.seed),
-                _each(analysis, system, lambda run: run.training.updates, "{:,}"),
-                _each(analysis, system, lambda run: run.training.best_update, "{:,}"),
-                _each(analysis, system, lambda run: run.training.attempts),
-                _each(analysis, system, lambda run: run.training.relative_cost, "{:.2f}"),
-                f"{hours:.2f}",
-            ]
-        )
+    hours = {
+        system: sum((run.training.cpu_seconds_per_update or 0) * run.training.updates for run in runs) / 3600
+        for system, runs in analysis.results.items()
+    }
+    rows = [
+        [
+            f"`{system}`",
+            _each(analysis, system, lambda run: run.seed),
+            _each(analysis, system, lambda run: run.training.updates, "{:,}"),
+            _each(analysis, system, lambda run: run.training.best_update, "{:,}"),
+            _each(analysis, system, lambda run: run.training.attempts),
+            _each(analysis, system, lambda run: run.training.relative_cost, "{:.2f}"),
+            f"{hours[system]:.2f}",
+        ]
+        for system in analysis.systems
+    ]
     baseline, seconds = f"`{analysis.study.baselines[0]}`", _number(analysis.baseline_seconds, "{:.2f}")
     return (
         f"{_table(['', 'seeds', 'updates', 'best at', 'attempts', 'cost of an update', 'CPU h spent'], rows)}\n\n"
         f"Cost: CPU time relative to an update of {baseline}, which takes {seconds} s in the median; "
         f"{baseline} against itself shows how exact that is. Spent: as the logs say, with validations, on machines "
-        f"with other programs beside the trainings; {total:.1f} hours of a core for all."
+        f"with other programs beside the trainings; {sum(hours.values()):.1f} hours of a core for all."
     )

@@ -30,6 +30,9 @@ def measuring(out: Path, own: Sequence[str], other: Sequence[str]) -> list[str]:
 
 def _training(arguments: Sequence[str]) -> Callable[[], object]:
     """Return a function that does the next update of a training that begins."""
+    import posnet_fairseq.fairseq_plugin  # noqa: F401  (imports fairseq as this Python needs it)
+
+    # isort: split
     from fairseq import tasks
     from fairseq.data.iterators import GroupedIterator
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf

@@ -25,11 +25,8 @@ LAWS = [
 def check_mixer(name: str, **options: Any) -> None:
     """Run all laws for a registered mixer, in every place where it may stand and with every gate that it takes.
 
-    Its formula is not among them: compare it with a slow reference in a test of your own.
-
-    Args:
-        name: what it was registered as.
-        options: its own options, as for :func:`posnet_fairseq.build_mixer`.
+    Its formula is not among them: compare it with a slow reference in a test of your own. Options are the mixer's own,
+    as for :func:`posnet_fairseq.build_mixer`.
 
     Raises:
         AssertionError: a law is broken; the text names it, the place and the gate.

@@ -1,6 +1,7 @@
 """What must hold for the gradients of every token mixer. Laws as in :mod:`posnet_fairseq.testing.mixer_laws`."""
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,6 +12,10 @@ from torch.func import functional_call
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.testing.calls import CLOSE, call, inputs_of
+
+
+def _gradients(output: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    return grad(output.pow(2).sum(), inputs, allow_unused=True, materialize_grads=True)
 
 
 def second_derivatives_are_right_or_refused(mixer: TokenMixer) -> None:
@@ -27,15 +32,16 @@ def second_derivatives_are_right_or_refused(mixer: TokenMixer) -> None:
         loss = (mixer(query, memory, **context).pow(power) * cotangent).sum()
         return grad(loss, inputs, create_graph=create_graph, allow_unused=True, materialize_grads=True)
 
+    @torch.no_grad()
+    def move(by: float) -> None:
+        for x, direction in zip(inputs, directions, strict=True):
+            x.add_(by * direction)
+
     def moved(power: int, by: float) -> tuple[Tensor, ...]:
-        with torch.no_grad():
-            for x, direction in zip(inputs, directions, strict=True):
-                x.add_(by * direction)
-        moved = gradient(power)
-        with torch.no_grad():
-            for x, direction in zip(inputs, directions, strict=True):
-                x.sub_(by * direction)
-        return moved
+        move(by)
+        gradients = gradient(power)
+        move(-by)
+        return gradients
 
     for power in (1, 2):
         try:
@@ -62,7 +68,7 @@ def gradients_are_those_of_the_call(mixer: TokenMixer) -> None:
         (functional_call(mixer, others, (query, memory), context), [*others.values()]),
     ):
         inputs = [*inputs_of(query, memory, context), *parameters]
-        results.append((output, grad(output.pow(2).sum(), inputs, allow_unused=True, materialize_grads=True)))
+        results.append((output, _gradients(output, inputs)))
     torch.testing.assert_close(*results, **CLOSE)
 
 
@@ -93,7 +99,7 @@ def dropout_of_the_backward_pass_is_that_of_the_forward_pass(mixer: TokenMixer) 
         torch.manual_seed(1)
         output = mixer.train()(query, memory, **context)
         mixer.train(not switched)
-        gradients.append(grad(output.pow(2).sum(), inputs, allow_unused=True, materialize_grads=True))
+        gradients.append(_gradients(output, inputs))
     torch.testing.assert_close(*gradients, **CLOSE)
 
 
@@ -102,7 +108,7 @@ def layout_in_memory_changes_nothing(mixer: TokenMixer) -> None:
     query, memory, context = call(mixer)
     expected = mixer(query, memory, **context)
     inputs = [*inputs_of(query, memory, context), *mixer.parameters()]
-    gradients = grad(expected.pow(2).sum(), inputs, allow_unused=True, materialize_grads=True)
+    gradients = _gradients(expected, inputs)
 
     def strided(x: Tensor) -> Tensor:
         return torch.stack([x, x], dim=-1).permute(-1, *reversed(range(x.dim())))[0].permute(*reversed(range(x.dim())))
@@ -111,7 +117,7 @@ def layout_in_memory_changes_nothing(mixer: TokenMixer) -> None:
     context |= {name: strided(context[name]) for name in ("positions", "memory_positions")}
     output = mixer(other, strided(memory) if mixer.place == "cross" else other, **context)
     torch.testing.assert_close(output, expected, **CLOSE)
-    again = grad(output.pow(2).sum(), inputs, allow_unused=True, materialize_grads=True)
+    again = _gradients(output, inputs)
     torch.testing.assert_close(again, gradients, **CLOSE)
 
 
@@ -120,15 +126,15 @@ def what_needs_no_gradient_changes_no_other(mixer: TokenMixer) -> None:
     query, memory, context = call(mixer)
     output = mixer(query, memory, **context)
     inputs, parameters = inputs_of(query, memory, context), [*mixer.parameters()]
-    expected = grad(output.pow(2).sum(), [*inputs, *parameters], allow_unused=True, materialize_grads=True)
+    expected = _gradients(output, [*inputs, *parameters])
     frozen = context | {name: context[name].detach() for name in ("positions", "memory_positions")}
     if parameters:
         constant = query.detach()
         output = mixer(constant, memory.detach() if mixer.place == "cross" else constant, **frozen)
-        got = grad(output.pow(2).sum(), parameters, allow_unused=True, materialize_grads=True)
+        got = _gradients(output, parameters)
         torch.testing.assert_close(got, expected[len(inputs) :], **CLOSE)
     for parameter in parameters:
         parameter.requires_grad_(False)
     output = mixer(query, memory, **context)
-    got = grad(output.pow(2).sum(), inputs, allow_unused=True, materialize_grads=True)
+    got = _gradients(output, inputs)
     torch.testing.assert_close(got, expected[: len(inputs)], **CLOSE)

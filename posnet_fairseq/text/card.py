@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -53,7 +54,8 @@ class DatasetCard(msgspec.Struct, omit_defaults=True):
     unknown: dict[str, Any] = {}  # other entries of the file, which are written as they were read
 
     def __post_init__(self) -> None:
-        for name in (*self.files, *_names(self.bpe_codes), *_names(self.sentencepiece_model)):
+        subwords = (self.bpe_codes or {}, self.sentencepiece_model or {})
+        for name in (*self.files, *chain(*([of] if isinstance(of, str) else of.values() for of in subwords))):
             if Path(name).name != name:
                 raise ValueError(f"it names the file {name}, which is not in its folder")
 
@@ -84,9 +86,3 @@ class DatasetCard(msgspec.Struct, omit_defaults=True):
                 del words["rules"]
         entries |= entries.pop("unknown", {})
         write_lines(Path(folder) / CARD, [json.dumps(entries, indent=2, ensure_ascii=False)])
-
-
-def _names(files: FileNames | None) -> list[str]:
-    if files is None:
-        return []
-    return [files] if isinstance(files, str) else list(files.values())

@@ -68,9 +68,10 @@ class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.lowercase_first:
             line = f"{line.lower()}\n"
         if self.normalise:
-            line = _UNPRINTABLE.sub(" ", _normalizer(self._rules).normalize(line))
+            line = _UNPRINTABLE.sub(" ", _sacremoses("MosesPunctNormalizer", self._rules).normalize(line))
         if self.tokenizer == "moses":
-            line = _moses(self._rules).tokenize(line, aggressive_dash_splits=self.split_hyphens, return_str=True)
+            moses = _sacremoses("MosesTokenizer", self._rules)
+            line = moses.tokenize(line, aggressive_dash_splits=self.split_hyphens, return_str=True)
         elif self.tokenizer == "jieba":
             line = " ".join(_jieba().cut(line))
         elif self.tokenizer == "characters":
@@ -84,7 +85,7 @@ class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def join(self, words: str) -> str:
         """Return plain text of words between spaces."""
         if self.tokenizer == "moses":
-            return _moses_joiner(self._rules).detokenize(words.split())
+            return _sacremoses("MosesDetokenizer", self._rules).detokenize(words.split())
         return words if self.tokenizer in ("none", "unchanged") else _SPACE_AT_CHARACTER.sub("", words)
 
 
@@ -99,24 +100,10 @@ def has_moses_rules(code: str) -> bool:
 
 
 @functools.cache
-def _normalizer(language: str) -> Any:
-    from sacremoses import MosesPunctNormalizer
+def _sacremoses(kind: str, language: str) -> Any:
+    import sacremoses
 
-    return MosesPunctNormalizer(language)
-
-
-@functools.cache
-def _moses(language: str) -> Any:
-    from sacremoses import MosesTokenizer
-
-    return MosesTokenizer(language)
-
-
-@functools.cache
-def _moses_joiner(language: str) -> Any:
-    from sacremoses import MosesDetokenizer
-
-    return MosesDetokenizer(language)
+    return getattr(sacremoses, kind)(language)
 
 
 @functools.cache

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState, table_rows
+from posnet_fairseq.mixers.bases.lineage import Lineage
 from posnet_fairseq.mixers.bases.positions import Positions
 from posnet_fairseq.ops.dropout import Dropout
 from posnet_fairseq.ops.layout import inverse, reorder
@@ -35,6 +36,7 @@ class DecoderState:
 
     position: int = 0  # of the next token
     layers: list[DecodingState] = field(default_factory=list)  # of each self-attention; made at the first step
+    lineage: Lineage = field(default_factory=Lineage)  # of the hypotheses, in all layers
 
     def __repr__(self) -> str:
         """Return position and sizes, without the numbers."""
@@ -46,10 +48,9 @@ class DecoderState:
 
         If `beam` of each of the `sentences`, (S,), None for all, follow one another, they can share a memory.
         """
-        for state in self.layers[:1]:
-            state.lineage.reorder(order, sentences, beam)
         for state in self.layers:
-            state.reorder_rows(order)
+            state.reorder(order)
+        self.lineage.reorder(order, sentences, beam)
 
 
 class CausalDecoder(nn.Module):
@@ -117,7 +118,7 @@ class CausalDecoder(nn.Module):
             layers: Any = self.layers
             state.layers = [layer.self_attn.init_state(tokens.size(0)) for layer in layers]
             for each in state.layers:
-                each.lineage = state.layers[0].lineage
+                each.lineage, each.owns_lineage = state.lineage, False
         return table_rows(state.position, self.positions.max_positions)
 
     def _features(self, layers: list[Tensor], attention: Tensor | None, order: Tensor | None) -> Features:

@@ -30,9 +30,14 @@ def folder(tmp_path_factory):
     return folder
 
 
-def run(folder, out, *more, model="fast.pt", on="mixing,output"):
+def words(folder, out, *more, model="fast.pt", on="mixing,output"):
+    """The arguments of the command."""
     test = ["--test", str(folder / "x.xx"), str(folder / "x.yy")]
-    analog.main([str(folder / model), "--pretokenized", "--on", on, *test, "--out", str(out), *more])
+    return [str(folder / model), "--pretokenized", "--on", on, *test, "--out", str(out), *more]
+
+
+def run(*arguments, **options):
+    analog.main(words(*arguments, **options))
 
 
 def report(out):
@@ -87,10 +92,10 @@ def test_the_report_has_all_parameters_and_scores(folder, tmp_path):
 
 
 def test_scores_ignore_case_if_the_data_does(folder, tmp_path):
-    words = {name: Tokenizer(name, lowercase=True) for name in ("xx", "yy")}
+    rules = {name: Tokenizer(name, lowercase=True) for name in ("xx", "yy")}
     for name in ("model.pt", "fast.pt", "dict.xx.txt", "dict.yy.txt", "x.xx"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
-    DatasetCard(source_lang="xx", target_lang="yy", words=words).save(tmp_path)
+    DatasetCard(source_lang="xx", target_lang="yy", words=rules).save(tmp_path)
     run(folder, tmp_path / "first", *IDEAL)
     (tmp_path / "x.yy").write_text(files(tmp_path / "first")["digital.txt"].upper())
     run(tmp_path, tmp_path / "out", *IDEAL, "--data", str(tmp_path))
@@ -129,21 +134,16 @@ def test_another_experiment_is_refused(folder, tmp_path, capsys):
     run(folder, out, "--programmings", "1")
     capsys.readouterr()
     for more in (["--tile-size", "64"], ["--seed", "2"], ["--renormalise"], ["--beam", "2"]):
-        test = ["--test", str(folder / "x.xx"), str(folder / "x.yy"), "--out", str(out), *more]
-        arguments = [str(folder / "fast.pt"), "--pretokenized", "--on", "mixing,output", *test]
-        assert "is of another experiment" in fails(capsys, analog.main, *arguments)
+        assert "is of another experiment" in fails(capsys, analog.main, *words(folder, out, *more))
 
 
 def test_another_model_at_the_same_place_is_refused(folder, tmp_path, capsys):
-    for name in ("dict.xx.txt", "dict.yy.txt"):
+    for name in ("dict.xx.txt", "dict.yy.txt", "x.xx", "x.yy", "attention.pt", "fast.pt"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
-    test = ["--test", str(folder / "x.xx"), str(folder / "x.yy"), "--out", str(tmp_path / "out")]
-    arguments = [str(tmp_path / "m.pt"), "--pretokenized", "--data", str(folder), "--on", "output", *test]
-    for name in ("fast.pt", "attention.pt"):
-        (tmp_path / "m.pt").write_bytes((folder / name).read_bytes())
-        if name == "fast.pt":
-            analog.main([*arguments, "--programmings", "1"])
-            capsys.readouterr()
+    arguments = words(tmp_path, tmp_path / "out", on="output")
+    analog.main([*arguments, "--programmings", "1"])
+    capsys.readouterr()
+    (tmp_path / "attention.pt").rename(tmp_path / "fast.pt")
     assert "with a difference in: weights" in fails(capsys, analog.main, *arguments)
 
 
@@ -170,16 +170,8 @@ def test_bad_input(folder, tmp_path, capsys, arguments, sentence):
 
 
 def test_a_model_that_was_not_precomputed(folder, tmp_path, capsys):
-    test = ["--test", str(folder / "x.xx"), str(folder / "x.yy"), "--out", str(tmp_path / "out")]
-    said = fails(capsys, analog.main, str(folder / "model.pt"), "--pretokenized", "--on", "mixing", *test)
+    said = fails(capsys, analog.main, *words(folder, tmp_path / "out", model="model.pt"))
     assert "Give the model that posnet-precompute makes of it." in said
-
-
-def test_a_folder_with_other_files(folder, tmp_path, capsys):
-    (tmp_path / "thesis.tex").touch()
-    test = ["--test", str(folder / "x.xx"), str(folder / "x.yy"), "--out", str(tmp_path)]
-    said = fails(capsys, analog.main, str(folder / "fast.pt"), "--pretokenized", "--on", "mixing", *test)
-    assert "has other files. Give another folder" in said
 
 
 @pytest.mark.parametrize(
@@ -194,8 +186,7 @@ def test_no_aihwkit(folder, tmp_path, capsys, monkeypatch, python, machine, sent
     monkeypatch.setattr(hardware.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(hardware.platform, "machine", lambda: machine)
     monkeypatch.setattr(hardware.platform, "python_version_tuple", lambda: (*python, "0"))
-    test = ["--test", str(folder / "x.xx"), str(folder / "x.yy"), "--out", str(tmp_path / "out")]
-    assert sentence in fails(capsys, analog.main, str(folder / "fast.pt"), "--on", "mixing", *test)
+    assert sentence in fails(capsys, analog.main, *words(folder, tmp_path / "out"))
 
 
 # The reports that docs/crossbars.md shows.

@@ -5,20 +5,16 @@ import copy
 import pytest
 import torch
 
-from posnet_fairseq.analog.convert import put_on_crossbars
-from posnet_fairseq.analog.crossbar_translation import program
+from posnet_fairseq.analog.convert import StoredMixing, put_on_crossbars
+from posnet_fairseq.analog.experiment import program
 from posnet_fairseq.analog.hardware import PARTS, Hardware
-from posnet_fairseq.analog.mixing import StoredMixing
 from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.mixers.bases.context import MixingContext
-from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.registry import get_mixer, mixer_names
-from posnet_fairseq.shared.errors import UsageError
 from support import laws
-from support.building import MAX_POSITIONS, Case, build_case, build_mixer, pad, sentences, usual_gate
+from support.building import MAX_POSITIONS, POSITION_BASED, Case, build_case, build_mixer, pad, sentences, usual_gate
 
 IDEAL = Hardware(noise="none", dac_bits=24, adc_bits=24, tile_size=16)
-STORABLE = [name for name in mixer_names() if issubclass(get_mixer(name), PositionBasedMixer)]
 CASES = [Case(name, place, "none") for name in mixer_names() for place in get_mixer(name).places]
 CASES = [Case(case.mixer, case.place, usual_gate(case)) for case in CASES]
 
@@ -28,13 +24,13 @@ def on_ideal_crossbars(case, renormalise=False):
     digital = build_case(case)
     precompute(digital)
     model = copy.deepcopy(digital)
-    parts = [part for part in PARTS if part != "mixing" or case.mixer in STORABLE]
+    parts = [part for part in PARTS if part != "mixing" or case.mixer in POSITION_BASED]
     longest = (MAX_POSITIONS, MAX_POSITIONS)
     assert all(put_on_crossbars(model, parts, IDEAL.configuration(), longest, renormalise).values())
     return model, digital
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.mixer in (*STORABLE, "attention")], ids=str)
+@pytest.mark.parametrize("case", [case for case in CASES if case.mixer in (*POSITION_BASED, "attention")], ids=str)
 @pytest.mark.parametrize(
     "law",
     [
@@ -54,7 +50,8 @@ def test_law(case, law, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("case", "renormalise"), [(case, r) for case in CASES for r in (False, True) if not r or case.mixer in STORABLE]
+    ("case", "renormalise"),
+    [(case, again) for case in CASES for again in (False, True) if not again or case.mixer in POSITION_BASED],
 )
 def test_without_noise_and_with_enough_bits_a_model_is_the_digital_one(case, renormalise):
     model, digital = on_ideal_crossbars(case, renormalise)
@@ -66,7 +63,7 @@ def test_without_noise_and_with_enough_bits_a_model_is_the_digital_one(case, ren
 
 @pytest.mark.parametrize("renormalise", [False, True])
 @pytest.mark.parametrize("place", ["encoder", "decoder"])
-@pytest.mark.parametrize("name", STORABLE)
+@pytest.mark.parametrize("name", POSITION_BASED)
 def test_mixed_values_are_sums_of_programmed_weights(name, place, renormalise):
     """With noisy conductances and exact converters: Σ_m w_nm v_m, divided by the sum of exact or programmed weights."""
     queries = keys = 7
@@ -102,14 +99,3 @@ def test_what_is_on_crossbars_is_counted():
         build_case(Case("attention", "encoder", "none")), ["output"], IDEAL.configuration(), (9, 9)
     )
     assert placed == {"output": model.decoder.embed_tokens.weight.numel()}
-
-
-def test_energies_that_are_not_stored_are_refused():
-    with pytest.raises(UsageError, match="the energies of rposnet are not stored in this model"):
-        put_on_crossbars(build_case(Case("rposnet", "decoder", "gelu")), ["mixing"], IDEAL.configuration(), (9, 9))
-
-
-@pytest.mark.parametrize("name", ["attention", "fouriernet", "shaw"])
-def test_weights_that_cannot_be_stored_are_refused(name):
-    with pytest.raises(UsageError, match=f"--on mixing: the weights of .*{name}.* cannot be stored"):
-        put_on_crossbars(build_case(Case(name, "encoder", "none")), ["mixing"], IDEAL.configuration(), (9, 9))

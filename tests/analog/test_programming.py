@@ -5,7 +5,7 @@ import itertools
 import torch
 
 from posnet_fairseq.analog.convert import put_on_crossbars
-from posnet_fairseq.analog.crossbar_translation import let_drift, program, tiles
+from posnet_fairseq.analog.experiment import let_drift, program, tiles
 from posnet_fairseq.analog.hardware import Hardware
 from posnet_fairseq.inference.stored_energies import precompute
 from support.building import Case, build_case

@@ -1,5 +1,6 @@
 """Dictionaries and binary sets are those of fairseq-preprocess, byte for byte."""
 
+import multiprocessing
 import random
 from itertools import product
 
@@ -52,7 +53,9 @@ def of_fairseq(tmp_path, prefixes, *arguments, workers=1):
 
 
 @pytest.mark.parametrize("dictionaries", [JOINED, SEPARATE], ids=["joined", "separate"])
-def test_two_languages(texts, tmp_path, dictionaries):
+def test_two_languages(monkeypatch, texts, tmp_path, dictionaries):
+    for module in ("binarizer", "data.dictionary"):  # by default Python 3.14 starts workers without posnet's repair
+        monkeypatch.setattr(f"fairseq.{module}.Pool", multiprocessing.get_context("fork").Pool)
     theirs = of_fairseq(tmp_path, texts, "--source-lang=xx", "--target-lang=yy", *dictionaries)
     assert len(theirs) == 18
     assert made(tmp_path, texts, ("xx", "yy"), dictionaries is JOINED) == theirs

@@ -5,7 +5,7 @@ import json
 import os
 import random
 import re
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -122,17 +122,11 @@ def test_a_bad_mirror_is_named_and_the_next_one_asked(server, archive, downloads
 
 
 def test_two_who_need_the_same_wait_for_each_other(server, archive, tmp_path, report):
-    results = []
+    def fetch(_):
+        return Downloads(tmp_path / "downloads", None, report).fetch(archive).read_bytes()
 
-    def fetch():
-        results.append(Downloads(tmp_path / "downloads", None, report).fetch(archive).read_bytes())
-
-    threads = [threading.Thread(target=fetch) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results == [CONTENT] * 4
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(fetch, range(4))) == [CONTENT] * 4
     assert len(gets(server)) == 1
 
 
@@ -195,8 +189,6 @@ def test_a_mirror_serves_everything_and_nobody_else_is_asked(server, archive, tm
 
 
 def test_bad_mirrors(archive, tmp_path, report):
-    with pytest.raises(UsageError, match=r"--mirror .*none: there is no such folder"):
-        Downloads(tmp_path / "downloads", str(tmp_path / "none"), report)
     for url in ("ftp://host/x", "file:///x", "nowhere"):
         with pytest.raises(UsageError, match=r"Give a folder, or a URL that begins with http:// or https://"):
             Downloads(tmp_path / "downloads", url, report)

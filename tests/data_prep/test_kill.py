@@ -6,15 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 
 from support import archives
 from support.commands import ROOT
-from support.signals import default_signals
+from support.signals import default_signals, processes_of, wait_until
 
 pytestmark = pytest.mark.thorough  # 70 s: data are prepared once for each stage that is killed
 
@@ -69,22 +67,9 @@ def hashes(out):
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def alive(folder):
-    """Processes that were started for a folder and are still there after some seconds: dying takes a moment."""
-    found, deadline = [], time.monotonic() + 10
-    while time.monotonic() < deadline:
-        found = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(folder).encode() in command_line(path)]
-        if not found:
-            break
-        time.sleep(0.05)
-    return found
-
-
-def command_line(path):
-    try:
-        return path.read_bytes()
-    except OSError:  # it has just ended
-        return b""
+def ends(out):
+    """No process outlives the one that was killed. Dying takes a moment."""
+    wait_until(lambda: not processes_of(out), "processes that outlived the one that was killed", 10)
 
 
 def test_killed_in_every_stage(tmp_path, server):
@@ -98,12 +83,12 @@ def test_killed_in_every_stage(tmp_path, server):
     for at, moves in places:
         process = run(entries, out, downloads, at, moves)
         assert process.wait(timeout=120) == -signal.SIGKILL, (at, process.stderr.read())
-        assert not alive(out), "processes that outlived the one that was killed"
+        ends(out)
         assert not (out / "dataset.json").exists()
     final = run(entries, out, downloads)
     assert final.wait(timeout=120) == 0, final.stderr.read()
     assert hashes(out) == hashes(tmp_path / "whole")
-    assert not alive(out), "processes that outlived the one that was killed"
+    ends(out)
     cards = [json.loads((folder / "dataset.json").read_text()) for folder in (out, tmp_path / "whole")]
     assert cards[0]["sentences"] == cards[1]["sentences"]
     assert [stage["counts"] for stage in cards[0]["stages"].values()] == [
@@ -128,6 +113,6 @@ def test_an_interrupt_ends_it_at_once(tmp_path, server, place):
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert "Traceback" not in said
-    assert not alive(out)
+    ends(out)
     assert run(entries, out, tmp_path / "downloads").wait(timeout=120) == 0
     assert (out / "dataset.json").exists()

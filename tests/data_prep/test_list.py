@@ -1,18 +1,16 @@
 """posnet-prepare --list."""
 
-import subprocess
-import sys
-
 import pytest
 from rich.console import Console
 
-from posnet_data_prep import display, prepare
+from posnet_data_prep import prepare
 from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.sources.archives import WHEELS
+from support.commands import python, refused
 
 
 def test_shows_what_there_is_and_what_is_here(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(display, "Console", lambda **options: Console(width=150, **options))
+    monkeypatch.setattr(prepare, "Console", lambda **options: Console(width=150, **options))
     with open(tmp_path / WHEELS[1].name, "wb") as file:
         file.truncate(WHEELS[1].size)
     (tmp_path / "de-en.tgz").write_bytes(b"of another size")
@@ -39,9 +37,7 @@ def test_shows_what_there_is_and_what_is_here(tmp_path, capsys, monkeypatch):
 )
 def test_options_without_meaning(tmp_path, monkeypatch, capsys, arguments, said):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit):
-        prepare.main(arguments.split())
-    assert said in capsys.readouterr().err
+    assert said in refused(capsys, prepare.main, *arguments.split())
 
 
 @pytest.mark.parametrize("arguments", ["--list", "--help", "corpus --help", "wmt14.en-fr --out data --dry-run"])
@@ -55,7 +51,6 @@ finally:
     heavy = {"torch", "fairseq", "fairseq_cli", "hydra", "omegaconf"} & sys.modules.keys()
     print("heavy:", *sorted(heavy), file=sys.stderr)
 """
-    command = [sys.executable, "-c", program, "--downloads", tmp_path / "downloads", *arguments.split()]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    done = python(program, "--downloads", tmp_path / "downloads", *arguments.split(), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr.strip().split("\n")[-1] == "heavy:"

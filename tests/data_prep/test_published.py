@@ -15,7 +15,7 @@ from posnet_data_prep import prepare
 from posnet_data_prep.sources import published
 from posnet_data_prep.sources.archives import ARCHIVES
 from posnet_fairseq.inference.measured_length_ratio import measure
-from posnet_fairseq.runs.dataset import TranslationData
+from posnet_fairseq.runs.run_settings import TranslationData
 from posnet_fairseq.text.pipeline import pipeline_of
 from posnet_fairseq.text.tokenizers import Tokenizer
 from support import archives

@@ -44,13 +44,6 @@ def test_nul_bytes(tmp_path):
     assert read(tmp_path, b"a\0b\n", strict=False) == (["a\0b"], 0)
 
 
-@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
-def test_a_file_that_is_cut_short(tmp_path, compress):
-    data = compress("\n".join(str(n) * n for n in range(500)).encode())
-    with pytest.raises(UsageError, match=r"file is compressed and damaged .* Copy it again"):
-        read(tmp_path, data[: len(data) // 2])
-
-
 def test_tags_of_iwslt(tmp_path):
     text = "<url>u</url>\n<keywords>k</keywords>\n<speaker>s\n<talkid>1</talkid>\n<title>T &amp; t</title>\n"
     text += "<description>D</description>\nA < b sentence\n\n"

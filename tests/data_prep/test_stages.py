@@ -7,7 +7,7 @@ import pytest
 
 from posnet_fairseq.shared.disk import refuse_too_little_disk
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.stages import PROGRESS, FolderStage, exclusive_lock, run
+from posnet_fairseq.shared.stages import PROGRESS, FolderStage, run
 
 
 class Line:
@@ -40,7 +40,7 @@ class Line:
         return make
 
     def run(self):
-        run(self.goal, self.report, 0)
+        run(self.goal, self.report)
         assert (self.goal.folder / "text").read_text() == "firstsecondthird"
         made, self.made = self.made, []
         return made
@@ -119,7 +119,7 @@ def test_what_an_interrupted_run_left_is_given_to_the_same_stage_only(line, repo
     stopped = FolderStage(goal.folder, interrupted, {"third": 3}, goal.after)
     for option, there in ((3, True), (4, False)):
         with pytest.raises(KeyboardInterrupt):
-            run(stopped, report, 0)
+            run(stopped, report)
         found = []
 
         def look(folder, report, found=found):
@@ -127,21 +127,10 @@ def test_what_an_interrupted_run_left_is_given_to_the_same_stage_only(line, repo
             return {}
 
         again = FolderStage(goal.folder, look, {"third": option}, goal.after)
-        run(again, report, 0)
+        run(again, report)
         assert found == [there]
         assert [of["outcome"] for of in again.record["attempts"]] == ["interrupted"] * there + ["finished"]
         shutil.rmtree(again.folder)
-
-
-def test_one_at_a_time(tmp_path):
-    with (
-        exclusive_lock(tmp_path),
-        pytest.raises(UsageError, match="another process works in this folder"),
-        exclusive_lock(tmp_path),
-    ):
-        pass
-    with exclusive_lock(tmp_path):
-        pass
 
 
 def test_too_little_disk(tmp_path):

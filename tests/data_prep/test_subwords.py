@@ -1,12 +1,9 @@
 """Subwords learnt from a training set."""
 
-import io
-
 import pytest
-from subword_nmt.learn_bpe import learn_bpe
 
 from posnet_data_prep.pipeline import subwords
-from posnet_data_prep.pipeline.subwords import count_words, learn_merges, learn_pieces
+from posnet_data_prep.pipeline.subwords import count_words, learn_pieces
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.text.subwords import SentencePieces
@@ -38,29 +35,11 @@ def test_of_too_many_words_the_rarest_are_left_out(files, monkeypatch):
     assert count(files) == ({"the": 4, "cat": 1, "sat": 1}, 6)
 
 
-def test_merges_are_subword_nmt_s(files, tmp_path):
-    with ProgressReporter().stage("learn") as bar:
-        assert learn_merges(count(files)[0], 5, tmp_path / "codes", bar) == bar.done == 3
-    expected = io.StringIO()
-    learn_bpe([LINES[0], LINES[1], LINES[3]], expected, 5)
-    assert (tmp_path / "codes").read_text() == expected.getvalue()
-
-
-def test_nothing_to_learn_from(tmp_path):
-    with (
-        ProgressReporter().stage("learn") as bar,
-        pytest.raises(UsageError, match="no subwords can be learnt: no two letters stand together twice"),
-    ):
-        learn_merges({"a": 3}, 5, tmp_path / "codes", bar)
-
-
 def test_pieces_of_a_long_text_are_learnt_from_some_of_its_lines(files, tmp_path, monkeypatch):
     monkeypatch.setattr(subwords, "MOST_LINES", 2)
     assert learn_pieces(*files, 30, tmp_path / "model", 3)["lines"] == 2
     model = SentencePieces(tmp_path / "model")
     assert model.join(model.split("the cats")) == "the cats"
-    with pytest.raises(UsageError, match=r"--pieces 3: this text has more characters\. Give 10 or more\."):
-        learn_pieces(*files, 3, tmp_path / "model", 3)
     learn_pieces(*files, 10, tmp_path / "model", 3)
     (tmp_path / "none").write_text("test\n" * 4)
     with pytest.raises(UsageError, match=r"they cannot be learnt from this text\. It is empty"):

@@ -11,7 +11,7 @@ from support import documents
 from support.commands import ROOT
 
 PAGE = (ROOT / "docs/mixers-on-grids.md").read_text()
-FIRST, DIGITS = [code for _, language, code in documents.blocks(PAGE) if language == "python"]
+FIRST, DIGITS = documents.python("docs/mixers-on-grids.md")
 
 
 def test_the_first_example_mixes_an_image():

@@ -11,11 +11,8 @@ import pytest
 import posnet_fairseq as posnet
 from support import documents
 from support.checkpoints import checkpoint
-from support.commands import ROOT
 
-(CODE,) = [
-    code for _, language, code in documents.blocks((ROOT / "docs/serving.md").read_text()) if language == "python"
-]
+(CODE,) = documents.python("docs/serving.md")
 
 
 @pytest.fixture

@@ -62,9 +62,7 @@ def test_files_of_the_repository_are_pages(site):
 
 def test_worked_example(monkeypatch):
     """The mixer of docs/adding-a-mixer.md, and its test."""
-    (mixer, test) = [
-        code for _, language, code in documents.blocks((DOCS / "adding-a-mixer.md").read_text()) if language == "python"
-    ]
+    mixer, test = documents.python("docs/adding-a-mixer.md")
     # Without the example itself, which somebody may have tried here.
     others = {name: kind for name, kind in registry._MIXERS.items() if name != "alibi"}
     monkeypatch.setattr(registry, "_MIXERS", others)

@@ -8,7 +8,7 @@ from posnet_data_prep import prepare
 from posnet_fairseq.inference.checkpoints import read_checkpoint
 from support import commands
 from support.checkpoints import assert_same_weights
-from support.corpus import make_corpus
+from support.corpus import prepared
 
 SAVING = "--no-epoch-checkpoints --disable-validation --save-interval-updates".split()
 TEN = ("--batch-size", "24")  # updates an epoch
@@ -20,12 +20,7 @@ FOUR = ("--batch-size", "60")
 def data(tmp_path_factory):
     """240 sentence pairs."""
     folder = tmp_path_factory.mktemp("corpus")
-    make_corpus(folder, train=240, valid=10, test=10)
-    arguments = ["corpus", "--merges", "20", "--workers", "1", "--out", str(folder / "data")]
-    for name in ("train", "valid", "test"):
-        arguments += [f"--{name}", str(folder / f"{name}.xx"), str(folder / f"{name}.yy")]
-    prepare.main(arguments)
-    return folder / "data"
+    return prepared(folder, folder / "data", train=240, valid=10, test=10)
 
 
 def train(monkeypatch, data, run, updates, *more):

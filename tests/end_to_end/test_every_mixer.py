@@ -52,21 +52,3 @@ def test_cross_mixer_measures_the_length_ratio_and_keeps_it(monkeypatch, capsys,
     assert capsys.readouterr().out == f"1.000000 ({source:,} source tokens / {target:,} target tokens)\n"
     text = (data / "train.size").read_text()
     assert str(source) == text
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        "--arch lightconv_tiny --gate gelu --lightconv-global-context --clip-distance 2,3",
-        "--arch fouriernet_tiny --fourier-2d --gate none",
-        "--arch shaw_tiny --shaw-values --position-embedding none",
-        "--arch irpe_tiny --irpe-on qkv --irpe-index clip --irpe-beta 4 --irpe-share-heads separate --irpe-undirected",
-        "--arch irpe_tiny --irpe-mode bias",
-        "--arch scalar_bias_tiny --scalar-bias-index piecewise",
-        "--arch shaw_tiny --cross-mixer irpe --length-ratio 1.5 --cross-gate glu",
-    ],
-)
-@pytest.mark.thorough  # 10 s
-def test_options_train_and_translate(monkeypatch, capsys, data, tmp_path, options):
-    _, arch, *more = options.split()
-    train_and_translate(monkeypatch, capsys, data, tmp_path, arch, *more)

@@ -11,6 +11,7 @@ from pathlib import Path
 import fairseq
 import pytest
 
+from posnet_fairseq.fairseq_plugin import optional_types
 from support import commands
 from support.corpus import make_corpus
 
@@ -19,8 +20,13 @@ pytestmark = pytest.mark.slow
 SOURCES = "setup.py pyproject.toml MANIFEST.in README.md CHANGELOG.md LICENSE posnet_fairseq eval data_prep".split()
 FAIRSEQ = Path(fairseq.__file__).parent
 # Of commands that other packages install; posnet-run needs it.
-FAIRSEQ_TRAIN = "#!{}\nfrom fairseq_cli.train import cli_main\n\ncli_main()\n"
-SMALL = "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --decoder-embed-dim 32 --dropout 0"
+FAIRSEQ_TRAIN = """#!{}
+import runpy
+runpy.run_path({!r})["repair"]()
+from fairseq_cli.train import cli_main
+cli_main()
+"""
+SMALL = f"{commands.NARROW} --dropout 0"
 
 
 class Installation:
@@ -41,7 +47,7 @@ class Installation:
         (self.packages / "shared.pth").write_text("".join(f"{path}\n" for path in shared))
         for name in ("fairseq", "fairseq_cli"):  # it looks for plugins beside itself
             shutil.copytree(FAIRSEQ.parent / name, self.packages / name)
-        (self.bin / "fairseq-train").write_text(FAIRSEQ_TRAIN.format(self.bin / "python"))
+        (self.bin / "fairseq-train").write_text(FAIRSEQ_TRAIN.format(self.bin / "python", optional_types.__file__))
         (self.bin / "fairseq-train").chmod(0o755)
 
     def run(self, program, *arguments, code=0):

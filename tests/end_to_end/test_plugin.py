@@ -8,18 +8,13 @@ import sys
 import pytest
 import torch
 
-from posnet_data_prep.dataset import SETS
-from posnet_data_prep.prepare import main as prepare
 from posnet_fairseq import registry
 from posnet_fairseq.testing import check_mixer
 from support import commands, documents
 from support.commands import ROOT
-from support.corpus import make_corpus
+from support.corpus import prepared
 
-PAGE = (ROOT / "docs" / "mixers-anywhere.md").read_text()
-OWN_MODEL, STEPS, LAYER, MASKS, PLUGIN, _ = [
-    code for _, language, code in documents.blocks(PAGE) if language == "python"
-]
+OWN_MODEL, STEPS, LAYER, MASKS, PLUGIN, _ = documents.python("docs/mixers-anywhere.md")
 
 
 def test_a_block_of_ones_own():
@@ -51,37 +46,16 @@ def plugin(tmp_path):
     return tmp_path / "my_plugin"
 
 
-@pytest.mark.thorough  # 15 s; quick: the laws hold for such mixers
-def test_a_plugin_trains_and_translates_with_mixers_of_its_own(plugin, data, tmp_path):
-    def run(command, *arguments):
-        argv = [sys.executable, "-m", f"fairseq_cli.{command}", *map(str, arguments), "--user-dir", str(plugin)]
-        done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr[-3000:]
-        return done.stdout
-
-    run("train", *commands.train_arguments(data, tmp_path / "run", "--max-update", 3, arch="decay_tiny"))
-    checkpoint = tmp_path / "run" / "checkpoint_last.pt"
-    state = torch.load(checkpoint, weights_only=True)
-    assert state["cfg"]["model"]["encoder_self_mixer"] == "decay"
-    search = "--cpu --beam 2 --max-len-b 7 --no-progress-bar --required-batch-size-multiple 1".split()
-    output = run("generate", data, "--path", checkpoint, *search)
-    assert len([line for line in output.split("\n") if line.startswith("D-")]) == 61
-
-
 SMALL = (
     "--size tiny --updates 4 --interval 2 --average 2 --warmup 2 --tokens 400 --max-tokens 200 --max-positions 32 "
     "--beam 2 --max-len-a 0 --max-len-b 8 --cpus 1 --metrics bleu"
 ).split()
-NARROW = "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --decoder-embed-dim 32 --dropout 0"
 
 
 @pytest.mark.slow
 def test_posnet_run_trains_and_compares_it(plugin, tmp_path):
     """From the training to a report beside a mixer of posnet; then posnet's commands, one by one."""
-    data = tmp_path / "data"
-    make_corpus(tmp_path, train=140)
-    texts = [[f"--{name}", *(str(tmp_path / f"{name}.{language}") for language in ("xx", "yy"))] for name in SETS]
-    prepare(["corpus", "--merges", "20", "--out", str(data), *(word for words in texts for word in words)])
+    data = prepared(tmp_path, tmp_path / "data", train=140)
 
     def posnet(*arguments, code=0):
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -90,7 +64,7 @@ def test_posnet_run_trains_and_compares_it(plugin, tmp_path):
         return done.stdout + done.stderr
 
     own = ("--user-dir", "my_plugin")
-    where = ("--data", data, "--runs", "runs", *SMALL, f"--options={NARROW}", *own)
+    where = ("--data", data, "--runs", "runs", *SMALL, f"--options={commands.NARROW} --dropout 0", *own)
     output = posnet("posnet-run", "compare", "--mixers", "transformer_pos,rposnet,shaw,alibi,decay", *where)
     gates = [line.split()[:2] for line in output.splitlines() if line.startswith(("alibi ", "decay "))]
     assert gates == [["alibi", "none"], ["decay", "gelu"]]
@@ -125,8 +99,7 @@ def test_posnet_run_trains_and_compares_it(plugin, tmp_path):
         refused = posnet("posnet-translate", model, *words, "--output", "no.yy", code=2)
         assert f"{model} is the model decay_tiny of the plugin my_plugin. Give its folder, --user-dir " in refused
     tuned = ("--lrs", "1e-3", "--dropouts", "0", "--clip-distances", "8")
-    narrow = NARROW.removesuffix(" --dropout 0")
-    posnet("posnet-run", "tune", "--mixers", "alibi", *where, *tuned, f"--options={narrow}")
+    posnet("posnet-run", "tune", "--mixers", "alibi", *where, *tuned, f"--options={commands.NARROW}")
     assert (tmp_path / "runs/data/tune_alibi_tiny/tuned.txt").read_text() == "alibi alibi --lr 1e-3 --dropout 0\n"
 
 

@@ -6,23 +6,10 @@ import pytest
 import torch
 
 from posnet_fairseq.cli import average
-from posnet_fairseq.runs.before_training import repair
 from support import commands
-from support.checkpoints import assert_same_weights, weights
+from support.checkpoints import assert_same_weights
 
 SHORT = "--max-update 24 --save-interval-updates 4 --no-epoch-checkpoints --disable-validation".split()
-
-
-@pytest.mark.thorough  # 7 s
-def test_killed_training_resumes_to_the_same_weights(monkeypatch, data, tmp_path):
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    commands.call(monkeypatch, "train", *commands.train_arguments(data, whole, *SHORT))
-    process = commands.start("train", *commands.train_arguments(data, cut, *SHORT))
-    commands.kill_when(process, lambda: (cut / "checkpoint_last.pt").exists() and list(cut.glob("checkpoint_1_*.pt")))
-    assert len(list(cut.glob("checkpoint_1_*.pt"))) < 6, "the process was not killed in the middle"
-    repair(cut)
-    commands.call(monkeypatch, "train", *commands.train_arguments(data, cut, *SHORT))
-    assert_same_weights(whole / "checkpoint_last.pt", cut / "checkpoint_last.pt", rtol=0, atol=0)
 
 
 @pytest.mark.thorough  # 12 s; quick: tests/test_chunked_loss.py
@@ -72,49 +59,6 @@ def test_compiled_layers_train_alike_and_resume(monkeypatch, data, tmp_path):
     assert len(graphs) == before
 
 
-def test_half_a_last_checkpoint_is_replaced_by_the_newest_whole_one(monkeypatch, data, tmp_path):
-    """fairseq copies its newest checkpoint to checkpoint_last.pt; a kill during the copy leaves half of it."""
-    commands.call(monkeypatch, "train", *commands.train_arguments(data, tmp_path, *SHORT))
-    last = tmp_path / "checkpoint_last.pt"
-    assert repair(tmp_path) == []
-    whole = last.read_bytes()
-    last.write_bytes(whole[: len(whole) // 2])
-    (said,) = repair(tmp_path)
-    assert "is damaged or no checkpoint" in said
-    assert last.read_bytes() == whole
-
-
-@pytest.mark.thorough  # 17 s
-def test_two_processes_train_like_one(monkeypatch, data, tmp_path):
-    one, two = tmp_path / "one", tmp_path / "two"
-    sgd = "--max-update 6 --no-epoch-checkpoints --disable-validation --optimizer sgd --lr 0.1 --lr-scheduler fixed"
-    sgd += " --batch-size 500 --save-interval-updates 2"  # two updates an epoch
-    arguments = commands.train_arguments(data, one, *sgd.split())
-    commands.call(monkeypatch, "train", *arguments, "--update-freq", "2")
-    distributed = (
-        f"--ddp-backend legacy_ddp --distributed-init-method tcp://127.0.0.1:{free_port()} --distributed-no-spawn "
-        "--distributed-world-size 2 --distributed-backend gloo --distributed-rank"
-    ).split()
-    arguments = commands.train_arguments(data, two, *sgd.split())
-    processes = [commands.start("train", *arguments, *distributed, rank) for rank in range(2)]
-    for process in processes:
-        output, _ = process.communicate(timeout=120)
-        assert process.returncode == 0, output
-    for run in (one, two):
-        numbered = sorted(path.stem for path in run.glob("checkpoint_[1-9]*.pt"))
-        assert numbered == ["checkpoint_1_2", "checkpoint_2_4", "checkpoint_3_6"]
-    # Gradients are summed in another order.
-    assert_same_weights(one / "checkpoint_last.pt", two / "checkpoint_last.pt", rtol=1e-4, atol=1e-5)
-
-
-def free_port():
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @pytest.mark.thorough  # 8 s
 def test_hydra(data, tmp_path):
     """A hydra configuration gives the model that a command line gives."""
@@ -155,14 +99,6 @@ def test_checkpoints_with_more_than_weights_are_loaded_as_data(monkeypatch, data
     test = "--cpu --num-workers 0 --max-len-b 5 --beam 1".split()
     commands.call(monkeypatch, "generate", data, "--path", averaged, *test)
     commands.call(monkeypatch, "generate", data, "--path", tmp_path / "checkpoint_last.pt", *test)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="fairseq's half precision needs a GPU")
-@pytest.mark.parametrize("precision", ["--amp", "--fp16", "--bf16"])
-def test_half_precision_trains(monkeypatch, data, tmp_path, precision):
-    arguments = [a for a in commands.train_arguments(data, tmp_path, "--max-update", "3", precision) if a != "--cpu"]
-    commands.call(monkeypatch, "train", *arguments)
-    assert all(torch.isfinite(tensor).all() for tensor in weights(tmp_path / "checkpoint_last.pt").values())
 
 
 def test_moving_average_of_fairseq(monkeypatch, data, tmp_path):

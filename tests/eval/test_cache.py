@@ -5,7 +5,6 @@ import pytest
 
 from posnet_eval.metrics.base import MeanMetric, MetricOptions, Segment
 from posnet_eval.statistics.cache import SegmentCache, keys
-from posnet_fairseq.shared.errors import UsageError
 
 SEGMENTS = [Segment("s", "a b c", ("a c",)), Segment("s", "ä 我", ("a", "b")), Segment("s", "", ("",))]
 DETAILS = {"version": "1"}
@@ -91,28 +90,12 @@ def test_the_source_counts_where_it_is_read(cache):
     assert np.isnan(get(cache, reading, DETAILS, translated)).all()
 
 
-def test_names_of_models_are_remembered(cache):
-    assert cache.recall(METRIC) is None
-    cache.remember(METRIC, {"id": "1"})
-    cache.remember(METRIC, {"id": "2", "b": "x"})
-    assert SegmentCache(cache.path).recall(METRIC) == {"id": "2", "b": "x"}
-
-
 @pytest.mark.parametrize("damage", ["[" * 100_000, "{", "[1]", 7, None])
 def test_damaged_details_are_not_known(cache, damage):
     cache.remember(METRIC, DETAILS)
     with cache._database:
         cache._database.execute("UPDATE details SET details = ?", (damage,))
     assert cache.recall(METRIC) is None
-
-
-def test_other_files(tmp_path):
-    damaged = tmp_path / "scores.sqlite"
-    damaged.write_text("this is not a database, but long enough to look like one " * 20)
-    places = {damaged: "file is not a database", tmp_path: "no regular file", damaged / "x": "File exists"}
-    for path, reason in places.items():
-        with pytest.raises(UsageError, match=rf"{reason}\. Choose another place with --cache; if it is a damaged"):
-            SegmentCache(path)
 
 
 def test_a_cache_that_cannot_be_written_does_not_stop_a_run(tmp_path):

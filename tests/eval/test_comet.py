@@ -13,9 +13,8 @@ import yaml
 
 from posnet_eval.metrics import neural_metric
 from posnet_eval.metrics.base import Segment
-from posnet_fairseq.shared.errors import UsageError
 from support.comet import LONG, SEGMENTS, metric, refusal, rewrite
-from support.commands import ROOT
+from support.commands import ROOT, python
 from support.tiny_models import checkpoint, make_comet, scores
 
 
@@ -126,12 +125,6 @@ def test_the_encoders_tokenizer_is_in_the_id(comet, encoder, tmp_path):
     assert metric(comet, comet_encoder=str(other)).details()["id"] != ids[0]
 
 
-@pytest.mark.parametrize("references", [0, 2])
-def test_other_than_one_reference_is_refused(comet, references):
-    with pytest.raises(UsageError, match=f"COMET takes one reference translation, {references} were given"):
-        metric(comet, references=references).details()
-
-
 @pytest.mark.thorough  # 8 s: starts a process
 def test_nothing_is_printed(comet):
     """In a process of its own, where the libraries' warnings are still to come."""
@@ -142,7 +135,7 @@ def test_nothing_is_printed(comet):
         "logging.getLogger('others').info('not said before, not said now')\n"
         "assert not logging.getLogger().handlers"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    done = python(program, check=True, timeout=60)
     assert (done.stdout, done.stderr) == ("", "")
 
 

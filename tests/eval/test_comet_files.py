@@ -91,11 +91,6 @@ def test_the_encoder_may_be_elsewhere(copy, encoder, tmp_path):
     assert scores(metric(copy, comet_encoder=str(moved)), SEGMENTS[:3]) == expected
 
 
-def test_a_folder_that_is_no_model(tmp_path):
-    assert "there is no hparams.yaml in it. Give --comet-model a folder that holds hparams.yaml," in refusal(tmp_path)
-    assert "/no/such/folder: there is no such folder" in refusal("/no/such/folder")
-
-
 @pytest.mark.usefixtures("no_hub")
 @pytest.mark.parametrize("name", ["Unbabel/wmt20-comet-da", "wmt20-comet-da"])
 def test_a_hub_that_cannot_be_reached(name, capfd):

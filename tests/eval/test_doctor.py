@@ -37,17 +37,11 @@ def test_models_that_are_there(encoder, tmp_path):
     settings = yaml.safe_load((folder / "hparams.yaml").read_text()) | {"pretrained_model": "xlm-roberta-large"}
     (folder / "hparams.yaml").write_text(yaml.safe_dump(settings))
     in_hub_cache(tmp_path / "cache", "Unbabel/wmt20-comet-da", folder)
-    comet, _ = found()
-    assert comet.says == "xlm-roberta-large is neither a local folder nor complete in the Hugging Face cache"
     in_hub_cache(tmp_path / "cache", "xlm-roberta-large", encoder)
     in_hub_cache(tmp_path / "cache", "lucadiliello/BLEURT-20", make_bleurt(tmp_path / "bleurt"))
     comet, bleurt = found()
     assert (comet.works, comet.says) == (True, "can run, with wmt20-comet-da")
     assert (bleurt.works, bleurt.says) == (True, "can run, with BLEURT-20")
-    (folder / "hparams.yaml").write_text("")
-    in_hub_cache(tmp_path / "cache", "Unbabel/wmt20-comet-da", folder)
-    comet, _ = found()
-    assert "hparams.yaml in" in comet.says
 
 
 @pytest.mark.usefixtures("no_hub")

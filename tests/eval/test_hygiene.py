@@ -20,16 +20,13 @@ def test_a_fair_output_has_no_remarks():
     ("line", "reference", "expected"),
     [
         ("", "Haus", "1 line is empty"),
-        (" \t", "Haus", "1 line is empty"),
         ("дом у реки", "Haus am Fluss", "1 line is mostly in another script"),
-        ("房子在河边", "Haus am Fluss", "1 line is mostly in another script"),
         ("das Haus das Haus das Haus am Fluss", "Haus am Fluss", "1 line repeats a phrase 3 times or more"),
         ("Ha@@ us am Fluss", "Haus am Fluss", "1 line has subword marks"),
         ("▁Haus ▁am ▁Fluss", "Haus am Fluss", "1 line has subword marks"),
         ("das Haus amFluss", "das Haus am Fluss", "1 line differs from the reference by spaces only"),
         ("&quot;Haus&quot; am Fluss", '"Haus" am Fluss', "1 line has HTML entities"),
         ("Haus", "Haus am Fluss und noch ein Baum", "1 line is more than 3 times as long or as short as the reference"),
-        ("Haus am Fluss " + "und mehr, noch mehr " * 2, "Haus", "more than 3 times as long or as short"),
     ],
 )
 def test_odd_lines(line, reference, expected):
@@ -82,11 +79,7 @@ def in_form(form):
     [
         (in_form("NFD"), in_form("NFC"), "40 lines are not in Unicode normal form NFC (reference: 0), so"),
         (in_form("NFC"), in_form("NFD"), "0 lines are not in Unicode normal form NFC (reference: 40), so"),
-        (
-            in_form("NFKC"),
-            in_form("NFC"),
-            "0 lines are not in Unicode normal form NFKC (reference: 40), so",
-        ),
+        (in_form("NFKC"), in_form("NFC"), "0 lines are not in Unicode normal form NFKC (reference: 40), so"),
         ([line.lower() for line in in_form("NFC")], in_form("NFC"), "40 lines are all in lower case (reference: 0)"),
         (in_form("NFC"), [line.upper() for line in in_form("NFC")], "0 lines are all in upper case (reference: 40)"),
     ],

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from posnet_eval.score import main
+from support.scoring import refused
 from support.tiny_models import TEXT, corpus
 
 ARGUMENTS = (
@@ -48,21 +49,15 @@ def test_again_without_models(data, capsys):
     assert capsys.readouterr().out == first
     for name in FILES:
         assert Path("first", name).read_bytes() == Path("second", name).read_bytes()
-    with pytest.raises(SystemExit):
-        main([*ARGUMENTS, *MODELS])
-    assert "is not a COMET model: there is no hparams.yaml" in capsys.readouterr().err
+    assert "is not a COMET model: there is no hparams.yaml" in refused(capsys, *ARGUMENTS, *MODELS)
 
 
 def test_what_cannot_run_is_said_before_anything_is_computed(data, capsys):
-    with pytest.raises(SystemExit):
-        main([*ARGUMENTS, "--comet-model", "nowhere/at/all", "--bleurt-model", "no/where/else"])
-    said = capsys.readouterr()
+    said = refused(capsys, *ARGUMENTS, "--comet-model", "nowhere/at/all", "--bleurt-model", "no/where/else")
     for name in ("nowhere/at/all", "no/where/else"):
-        assert f"{name}: there is no such folder" in said.err
-    assert "BLEU " not in said.err
-    with pytest.raises(SystemExit):
-        main([*ARGUMENTS[2:], *MODELS])
-    assert "COMET reads the source, of which r has none. Give --source" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main([*ARGUMENTS, *MODELS, "--reference", "a.de"])
-    assert "COMET takes one reference translation, 2 were given" in capsys.readouterr().err
+        assert f"{name}: there is no such folder" in said
+    assert "BLEU " not in said
+    said = refused(capsys, *ARGUMENTS[2:], *MODELS)
+    assert "COMET reads the source, of which r has none. Give --source" in said
+    said = refused(capsys, *ARGUMENTS, *MODELS, "--reference", "a.de")
+    assert "COMET takes one reference translation, 2 were given" in said

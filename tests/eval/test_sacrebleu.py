@@ -12,7 +12,6 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions, Segment
-from posnet_eval.metrics.ngrams import matches
 from posnet_fairseq.shared.errors import UsageError
 
 REFERENCE = [
@@ -115,48 +114,6 @@ def test_processes_change_nothing():
         assert np.array_equal(one, two)
 
 
-# Table 8 of PosNet's paper (Schmidt and Di Gangi, 2023): reference, translations of LinearNet and GaussianNet with the
-# BLEU printed.
-TABLE_8 = [
-    ("Haigerloch: Abendmahlskirche rückt in den Blickpunkt",
-     ("Haigerloch: Fokus auf die Abendmahlskirche", 15.2), ("Haigerloch: Focus on the Abendmahlskirche", 15.2)),
-    ("Weiß er über das Telefon-Hacking Bescheid?",
-     ("Weiß er von Telefonhacking?", 15.8), ("Kennt er über Telefon-Hacking?", 17.0)),
-    ('Die neue Saison in der Falkenberger Discothek "Blue Velvet" hat begonnen.',
-     ('Die neue Saison im Falkenberg "Blue Velvet" Club hat begonnen.', 33.1),
-     ('Die neue Saison im Falkenberg "Blue Velvet" hat begonnen.', 53.7)),
-    ("Aber kommen wir endlich zu den Kürbissen.",
-     ("Abschließend möchte ich noch auf die Kürbisse eingehen.", 4.8),
-     ("Schließlich, lassen Sie uns reden Kürbisse.", 5.5)),
-    ("Der kombinierte Kurs aus englischer Literatur und Sprache wird abgeschafft.",
-     ("Eine kombinierte englische Literatur und Sprachkurs wird verschrottet.", 9.6),
-     ("A combined German literature and language course will be scrapped.", 3.7)),
-    ("Ein erstes Aufatmen war aus Ludwigsburg dennoch nicht zu vernehmen.",
-     ("Von Ludwigsburg war jedoch kein Seufzer der Erleichterung zu hören.", 5.3),
-     ("Es gab jedoch keinen Seufzer der Erleichterung, von Ludwigsburg gehört zu werden.", 3.7)),
-    ("Sprichwörter kommen aus der Bibel",
-     ("Sprichwörter stammen aus der Bibel", 42.7), ("Sayings kommen aus der Bibel", 66.9)),
-    ("Wer dann mit der Kutsche vorfahren will, für den hat Uwe Link ein Angebot.",
-     ("Uwe Link hat ein Angebot für jeden, der in einer Kutsche starten will.", 9.0),
-     ("Uwe Link hat ein Angebot für jeden, der einen Wagen starten möchte.", 8.5)),
-    ("Anwälte müssen die höchsten Standards an Integrität aufrechterhalten und in der Öffentlichkeit für Vertrauen und "
-     "Zuversicht sorgen.",
-     ("Die Staatsanwälte sollten die höchsten Standards der Integrität wahren und Vertrauen in die Öffentlichkeit "
-      "schaffen.", 10.9),
-     ("Die Umweltschützer sollten die höchsten Standards der Integrität einhalten und Vertrauen und Vertrauen in die "
-      "Öffentlichkeit schaffen.", 12.2)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("row", TABLE_8, ids=lambda row: row[0][:12])
-def test_table_8_of_the_paper(row):
-    reference, *outputs = row
-    metric = get_metric("bleu", MetricOptions(language="de"))
-    for text, printed in outputs:
-        (score,) = metric.by_segment(rows(metric, [Segment("", text, (reference,))]))
-        assert round(score, 1) == printed
-
-
 def test_tokenizer_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "MeCab", None)
     with pytest.raises(
@@ -226,20 +183,3 @@ def test_a_line_of_a_hundred_thousand_words():
         assert get_metric(name, MetricOptions()).count(items).tolist() == theirs._extract_corpus_statistics(
             output, [reference]
         )
-
-
-def test_what_does_not_fit_is_left_to_sacrebleu():
-    """More characters than the integers have room for, or the one that parts texts."""
-    many = "".join(ALPHABETS["Chinese"])
-    assert matches([("abc", "abd")], 6) is not None
-    assert matches([(many, many[::-1])], 6) is None
-    assert matches([("a\0b", "a\0b")], 6) is None
-    for output, reference in ((many, many[5:]), ("a\0b c", "a\0b")):
-        found = get_metric("chrf", MetricOptions()).count([Segment("", output, (reference,))])
-        assert found.tolist() == CHRF()._extract_corpus_statistics([output], [[reference]])
-
-
-def test_known_answers():
-    found = matches([("aab", "ab"), ("", "x"), ("aaaa", "aa"), ("abc", "xyz")], 3)
-    assert np.array_equal(found, [[2, 1, 0], [0, 0, 0], [2, 1, 0], [0, 0, 0]])
-    assert np.array_equal(matches([("", "")], 2), [[0, 0]])

@@ -12,6 +12,7 @@ from posnet_eval import metrics
 from posnet_eval.metrics.base import MeanMetric
 from posnet_eval.report import publish
 from posnet_eval.score import main
+from support.commands import python
 from support.scoring import COLUMNS, FILES, SIZE, USUAL, configure, refused, report, run, write
 
 
@@ -139,7 +140,7 @@ def test_two_runs_into_one_folder(data):
 def test_neither_torch_nor_models_are_needed(data):
     """BLEU, chrF and TER start fast."""
     code = "import sys; from posnet_eval.score import main; main(sys.argv[1:]); print(sorted(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code, *USUAL], capture_output=True, text=True, check=True)
+    done = python(code, *USUAL, check=True)
     loaded = done.stdout.splitlines()[-1]
     assert "'sacrebleu'" in loaded
     for heavy in ("'torch'", "'transformers'", "'comet'", "'fairseq'", "'matplotlib'"):

@@ -10,7 +10,7 @@ from scipy.stats import t
 from posnet_eval.metrics.base import MetricOptions
 from posnet_eval.statistics import significance
 from posnet_eval.statistics.results import SIGNIFICANT
-from posnet_eval.statistics.seeds import Contrast, Runs, SeedVariance
+from posnet_eval.statistics.significance import Contrast, Runs, SeedVariance
 from support.made_up import WORDS, Mean, text
 from support.scoring import report, run, write
 

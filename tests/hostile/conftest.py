@@ -1,11 +1,12 @@
+import shutil
+
 import pytest
 
 import posnet_fairseq.models.mixer_transformer  # noqa: F401  (registers the architectures)
-from posnet_data_prep.prepare import main as prepare
-from support import commands, hostile
+from support import commands
 from support.building import build_language_model
 from support.checkpoints import language_model_checkpoint
-from support.corpus import make_corpus
+from support.corpus import prepared
 
 
 @pytest.fixture(scope="session")
@@ -16,12 +17,7 @@ def world(tmp_path_factory):
     model, lm/model.pt.
     """
     folder = tmp_path_factory.mktemp("world")
-    (folder / "text").mkdir()
-    make_corpus(folder / "text", train=300, valid=20, test=12)
-    arguments = ["corpus", "--merges", "20", "--workers", "1", "--out", str(folder / "data")]
-    for name in ("train", "valid", "test"):
-        arguments += [f"--{name}", str(folder / f"text/{name}.xx"), str(folder / f"text/{name}.yy")]
-    prepare(arguments)
+    prepared(folder / "text", folder / "data", train=300, valid=20, test=12)
     patch = pytest.MonkeyPatch()
     patch.chdir(folder)
     saving = "--max-update 15 --save-interval-updates 5 --no-epoch-checkpoints --best-checkpoint-metric ppl".split()
@@ -36,4 +32,4 @@ def world(tmp_path_factory):
 @pytest.fixture
 def folder(world, tmp_path):
     """A copy of the world for one row."""
-    return hostile.copy_of(world, tmp_path / "world")
+    return shutil.copytree(world, tmp_path / "world", symlinks=True)

@@ -1,7 +1,5 @@
 """posnet-average, used carelessly, and given what does not belong together."""
 
-import shutil
-
 import torch
 
 from support.damaged import changed, put
@@ -28,10 +26,6 @@ def refused(name, says, before, command=TWO):
     return Row(name, command, says, before=before)
 
 
-def removed(*names):
-    return lambda folder: [(folder / name).unlink() for name in names]
-
-
 def filled(name, number, dtype=torch.float32):
     def change(state):
         state["model"][NAME] = torch.full_like(state["model"][NAME], number, dtype=dtype)
@@ -46,7 +40,6 @@ def another_of_ten(state):
 ROWS = [
     Row("no such folder", "posnet-average runs --num 2 --out out.pt", "runs: there is no such directory"),
     Row("a folder without checkpoints", "posnet-average text --num 2 --out out.pt", "text holds no numbered"),
-    quietly("one", lambda folder: None, "posnet-average run --num 1 --out out.pt"),
     quietly("the best is damaged", write(BEST, b"PK")),
     # Several runs in one folder.
     refused(
@@ -55,22 +48,11 @@ ROWS = [
         then(put("cfg", "task", "source_lang", "yy"), put("cfg", "task", "target_lang", "xx")),
     ),
     made(
-        "other data that are not there",
-        "checkpoint_2_10.pt was trained with the data one and .*checkpoint_3_15.pt was trained with the data other",
-        then(put("cfg", "task", "data", "data-bin/other"), put("cfg", "task", "data", "/job.1/one", name=SECOND)),
-    ),
-    quietly(
-        "data that were copied",
-        then(lambda folder: shutil.copytree(folder / "data", folder / "copy"), put("cfg", "task", "data", "copy")),
-    ),
-    made(
         "another seed",
         "2_10.pt was trained with --seed 1 and .*3_15.pt was trained with --seed 2: average checkpoints of one run",
         put("cfg", "common", "seed", 2),
     ),
     refused("another option", "differ in the option dropout", put("cfg", "model", "dropout", 0.5)),
-    refused("another mixer", "is a aposnet_tiny and", put("cfg", "model", "_name", "aposnet_tiny")),
-    refused("another size", f"differ in the size of {NAME}", put("model", NAME, torch.zeros(3))),
     refused(
         "another metric",
         "checkpoint_1_5.pt was validated by ppl and .*checkpoint_3_15.pt by bleu",

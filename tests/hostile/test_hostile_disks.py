@@ -29,20 +29,8 @@ def disk(place, size):
         subprocess.run(["umount", "-l", place], check=True)
 
 
-def test_translations_are_kept_when_a_device_is_full(folder, monkeypatch, capfd):
-    node(folder / "full", 7)
-    translated(folder, monkeypatch, "--output", "expected")
-    with pytest.raises(SystemExit) as exit:
-        translated(folder, monkeypatch, "--output", "full")
-    assert exit.value.code == 2
-    said = capfd.readouterr().err
-    assert "cannot write full: the disk is full" in said
-    assert lines_kept(said) == Path("expected").read_text().splitlines()
-
-
-def test_translations_are_kept_when_their_folder_goes(folder, monkeypatch, capfd):
+def folder_goes(folder, monkeypatch):
     """The disk is removed while the command runs."""
-    translated(folder, monkeypatch, "--output", "expected")
     (folder / "gone").mkdir()
 
     def in_order(*arguments):
@@ -51,10 +39,23 @@ def test_translations_are_kept_when_their_folder_goes(folder, monkeypatch, capfd
 
     original = translating.in_order
     monkeypatch.setattr(translating, "in_order", in_order)
-    with pytest.raises(SystemExit):
-        translated(folder, monkeypatch, "--output", "gone/new")
+
+
+@pytest.mark.parametrize(
+    ("output", "happens", "sentence"),
+    [
+        ("full", lambda folder, _: node(folder / "full", 7), "cannot write full: the disk is full"),
+        ("gone/new", folder_goes, "the folder gone is not there"),
+    ],
+)
+def test_translations_are_kept(folder, monkeypatch, capfd, output, happens, sentence):
+    translated(folder, monkeypatch, "--output", "expected")
+    happens(folder, monkeypatch)
+    with pytest.raises(SystemExit) as exit:
+        translated(folder, monkeypatch, "--output", output)
+    assert exit.value.code == 2
     said = capfd.readouterr().err
-    assert "the folder gone is not there" in said
+    assert sentence in said
     assert lines_kept(said) == Path("expected").read_text().splitlines()
 
 

@@ -8,7 +8,7 @@ import torch
 
 from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.shared.errors import UsageError
-from support import commands, hostile
+from support import commands
 from support.damaged import one
 from support.damaged_folders import (
     card,
@@ -22,7 +22,7 @@ from support.damaged_folders import (
     weight,
     weights,
 )
-from support.hostile import Row, play, table
+from support.hostile import Row, also, play, table
 
 TRANSLATE = "posnet-translate model/ --input text/test.xx --beam 1 --max-len-b 2"
 INNER = "encoder.layers.0.feed_forward.inner.weight"
@@ -33,7 +33,7 @@ NO_FILE = "there is no such file. Check the path, or copy it again"
 @pytest.fixture(scope="module")
 def world(world, tmp_path_factory):
     """The world with the folder model/ of model.pt."""
-    place = hostile.copy_of(world, tmp_path_factory.mktemp("folders") / "world")
+    place = shutil.copytree(world, tmp_path_factory.mktemp("folders") / "world", symlinks=True)
     patch = pytest.MonkeyPatch()
     patch.chdir(place)
     commands.run_program(patch, "posnet-export", "model.pt", "--out", "model")
@@ -67,19 +67,14 @@ def words(folder):
 
 FOLDERS = [
     ("a newer format", config(format=3), r"it has the format 3, and this posnet \(.*\) reads formats up to 2, so"),
-    (
-        "no format",
-        config(format=None),
-        "config.json is no JSON as posnet-export writes it: it lacks format",
-    ),
     ("the folder of data", put("data"), "model/? is a directory. Give a checkpoint in it.*, or a model folder"),
     ("a circle of links", put("model"), "model/?: .*(there is no such checkpoint|symbolic links)"),
     ("no JSON", content("config.json", b"format: 1"), "config.json is no JSON as posnet-export writes it"),
     ("no such architecture", config(architecture="bert"), "there is no architecture 'bert'"),
     ("an unknown option", option("rotate", True), "no model of posnet has the option rotate"),
     ("a language that is a path", config(source_lang="../xx"), "the language '../xx' is no name such as de"),
-    ("no language", config(target_lang=None), "the language None is no name such as de"),
     ("another language", config(target_lang="zz"), r"model \(the model's folder\) has no dict.zz.txt"),
+    ("no such search", config(search={"beam": 0}), "config.json is no JSON .* search settings that it records"),
     ("no weights", gone("model.safetensors"), f"model.safetensors: {NO_FILE}"),
     ("a pickle", pickled, NO_WEIGHTS),
     ("a larger shape", header(lambda h: h[INNER].update(shape=[10**12, 10**12])), NO_WEIGHTS),
@@ -124,12 +119,7 @@ COMMANDS = {
     "plot of a sentence": "posnet-plot weights model --sentence 'a1 a2' --out figures",
 }
 SAMPLE = ("a newer format", "a pickle", "another shape")
-ROWS += [
-    Row(f"{row.name}: {name}", command, row.says, before=row.before)
-    for row in ROWS
-    if row.name in SAMPLE
-    for name, command in COMMANDS.items()
-]
+ROWS += also(COMMANDS, SAMPLE, ROWS)
 AFTER = ("figures", "figures/*")
 ROWS += [
     Row("an older folder", TRANSLATE, "12 sentences", 0, before=config(format=1, files=None, sha256=None)),
@@ -137,7 +127,6 @@ ROWS += [
     Row("an output in the folder", f"{TRANSLATE} --output model/config.json", "is the same file as model/config.json"),
     Row("plot of a folder", "posnet-plot weights model --out figures", "shows every head", code=0, makes=AFTER),
     Row("precompute", "posnet-precompute model --out new.pt", "model is a model folder, not a checkpoint"),
-    Row("an output that is there", "posnet-export model.pt --out data", "--out data is there already"),
     Row("other data", "posnet-export model.pt --out new --data text", "text .--data. has no dict.xx.txt"),
 ]
 

@@ -1,4 +1,4 @@
-"""Outputs of all commands that are links, and what a new file takes over from the old one."""
+"""Outputs and odd names of all commands, links among them, and what a new file takes over from the old one."""
 
 import os
 import stat
@@ -7,23 +7,16 @@ import pytest
 
 from posnet_fairseq.shared import files
 from posnet_fairseq.shared.errors import UsageError
+from support.bad_paths import RAW
 from support.hostile import Row, table
 from support.hostile_files import (
     AVERAGE,
+    PRECOMPUTE,
     SCORE,
-    SCORES,
     TRANSLATE,
     linked,
     play_and_find_no_temporary_files,
 )
-
-
-def is_link(name, target):
-    def look(folder):
-        assert os.readlink(folder / name) == target
-        assert (folder / target).stat().st_size
-
-    return look
 
 
 def _socket(path):
@@ -32,25 +25,23 @@ def _socket(path):
 
 LINKS = [
     Row(
-        "a link to an old result",
-        f"{AVERAGE} link.pt",
-        "averaged into link.pt",
-        0,
-        linked("link.pt", "model.pt"),
-        ("model.pt",),
-        is_link("link.pt", "model.pt"),
-    ),
-    Row(
         "a link to a link in another folder",
         f"{TRANSLATE} --output link",
         "12 sentences",
         0,
         lambda folder: [(folder / "text/next").symlink_to("new"), (folder / "link").symlink_to("text/next")],
         ("text/new",),
-        is_link("link", "text/next"),
     ),
     Row("a folder that is a circle", f"{AVERAGE} a/b", "a/b: .*(Too many|no folder)", before=linked("a", "a")),
-    Row("a report through a linked folder", f"{SCORE} --out link", "", 0, linked("link", "text"), ("text/*", *SCORES)),
+    # Names that are not UTF-8 or have two lines: test_hostile_paths.py.
+    Row("a name in color", f"{PRECOMPUTE} '\x1b[31mno/x'", r"the folder \\x1b\[31mno is not there"),
+    Row("a missing name that is not UTF-8", f"posnet-precompute {RAW} --out x", r"\\udcff\\udcfe: there is no such"),
+    Row(
+        "a system whose name is not UTF-8",
+        f"{SCORE.replace('a=text/test.xx', RAW)} --skip-missing",
+        "no system has an output",
+    ),
+    Row("a data directory that is not UTF-8", f"posnet-length-ratio {RAW}", "there is no such directory"),
     Row("a socket", f"{AVERAGE} socket", "is a disk or a socket", before=lambda folder: _socket(folder / "socket")),
 ]
 

@@ -15,13 +15,11 @@ from support.hostile_files import (
     PRECOMPUTE,
     REPORT,
     SCORE,
-    SCORES,
     TRANSLATE,
     after,
     linked,
     play_and_find_no_temporary_files,
 )
-from support.training_log import training_log
 
 
 def hard_linked(name, target):
@@ -42,11 +40,9 @@ def _into_link(path):
     path.symlink_to(path.rename(path.with_name("elsewhere")).name)
 
 
-def _move(folder, place, link=False):
-    place.parent.mkdir(exist_ok=True, parents=True)
+def _move_and_link(folder, place):
     folder.rename(place)
-    if link:
-        folder.symlink_to(place)
+    folder.symlink_to(place)
 
 
 def works(name, command, says, makes, before=lambda folder: None):
@@ -56,7 +52,6 @@ def works(name, command, says, makes, before=lambda folder: None):
 
 REPORTED = after(f"{SCORE} --out report")
 DRAW = "posnet-plot weights model.pt --out figures"
-WITHIN = "is in data, where files will be replaced"
 CONFIG = '{"systems": ["a"], "test_sets": {"t": {"reference": "text/test.yy", "outputs": {"a": "text/test.xx"}}}}'
 LOST = [
     *(
@@ -86,14 +81,6 @@ LOST = [
         "would be lost",
     ),
     works("translate again", f"{TRANSLATE} --output data/my", "12 sentences", ("data/my",), write("data/my")),
-    Row("a report of one's own", f"{SCORE} --out mine", "mine/report.md is there", before=write("mine/report.md")),
-    Row(
-        "a report that was written into",
-        f"{SCORE} --out report",
-        "report.md is there, and posnet-score did not write it, or it was changed",
-        before=after(f"{SCORE} --out report", then=write("report/report.md")),
-        makes=SCORES,
-    ),
     Row(
         "a report's page is a link",
         f"{SCORE} --out report",
@@ -107,36 +94,21 @@ LOST = [
         "report.json",
         before=write("report.json", CONFIG),
     ),
-    *(
-        Row(
-            f"{name} of one's own",
-            command,
-            f"{name} is there, and this posnet-plot did not make it",
-            before=write(name),
-        )
-        for name, command in {
-            "figures/weights.html": DRAW,
-            "figures/weights.decoder.2.svg": DRAW,
-            "mine.svg": "posnet-plot curves log --out mine",
-        }.items()
+    Row(
+        "a picture of one's own",
+        DRAW,
+        "figures/weights.decoder.2.svg is there, and this posnet-plot did not make it",
+        before=write("figures/weights.decoder.2.svg"),
     ),
     works(
         "a page again", f"{DRAW} --sentence a1", "figures/weights.html", ("figures/*",), after(f"{DRAW} --sentence a2")
     ),
-    Row("a model in an old folder", "posnet-export model.pt --out text", "text is there already"),
-    Row("a model in a link", "posnet-export model.pt --out a", "a is there already", before=linked("a", "nothing")),
     Row("a dataset around its text", f"{CORPUS} --out text", "exists already, and this posnet-prepare did not make it"),
-    Row(
-        "a dataset around its text, below",
-        CORPUS.replace("text/train", "data/stages/mine/train") + " --out data",
-        f"train.xx {WITHIN}",
-        before=lambda folder: _move(folder / "text", folder / "data/stages/mine"),
-    ),
     Row(
         "a dataset around its text, by a link",
         f"{CORPUS} --out data",
-        WITHIN,
-        before=lambda folder: _move(folder / "text", folder / "data/mine", link=True),
+        "is in data, where files will be replaced",
+        before=lambda folder: _move_and_link(folder / "text", folder / "data/mine"),
     ),
     *(
         Row(f"downloads in {place}", f"posnet-prepare quickstart.en-de --downloads {place} --out data", "is in data")
@@ -155,8 +127,6 @@ LOST = [
 
 @table(LOST)
 def test_row(row, folder, monkeypatch, capfd):
-    (folder / "log").mkdir()
-    (folder / "log/train.log").write_text(training_log())
     play_and_find_no_temporary_files(row, folder, monkeypatch, capfd)
 
 

@@ -8,7 +8,6 @@ from support.hostile import Row, play, table, then, write
 CORPUS = "posnet-prepare corpus --workers 1 --merges 20 --out out"
 TRAIN = f"{CORPUS} --train text/train.xx text/train.yy"
 EVERY = f"{TRAIN} --valid-every 9"
-TEXT = "posnet-prepare text --workers 1 --pieces 60 --out out"
 MADE = ("out", "out/*", "out/stages/*", "out/stages/*/*")
 DEEP = "[" * 100_000
 
@@ -181,20 +180,9 @@ ROWS = [
             lambda folder: (folder / "out/dataset.json").unlink(),
         ),
     ),
-    # binarized data
-    *(
-        Row(f"{command}: {what}", f"{command} {arguments}", says, before=write(f"data/{name}", data))
-        for command, arguments, part in (
-            ("posnet-length-ratio", "data", "train"),
-            ("posnet-precompute", "model.pt --out fast.pt --max-length 30 --data data", "test"),
-        )
-        for name, what, data, says in (
-            (f"{part}.xx-yy.xx.bin", "data that are cut", b"\1\2", r"xx.bin has 2 bytes, by its index .* should"),
-            (f"{part}.xx-yy.xx.idx", "an index that is cut", b"MMIDIDX\0\0\1", r"xx.idx is damaged"),
-            (f"{part}.xx-yy.yy.idx", "an empty index", b"", r"yy.idx is damaged"),
-            (f"{part}.xx-yy.yy.idx", "an index of garbage", bytes(range(256)), r"yy.idx is damaged"),
-        )
-    ),
+    # binarized data: tests/test_length_ratio.py has more
+    Row("binarized data that are cut", "posnet-precompute model.pt --out fast.pt --max-length 30 --data data",
+        "xx.bin has 2 bytes, by its index .* should", before=write("data/test.xx-yy.xx.bin", b"\1\2")),
 ]  # fmt: skip
 
 

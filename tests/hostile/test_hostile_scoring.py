@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from posnet_eval.report.latex import escaped
 from posnet_eval.statistics import cache
 from posnet_fairseq.inference.translation import BLANK
 from posnet_fairseq.inference.translator import Translator
-from posnet_fairseq.runs.quickstart import show_samples
+from posnet_fairseq.runs.compare import show_samples
 from posnet_fairseq.shared.errors import visible
 from support import commands
 from support.hostile import Row, play, table, then, write
@@ -24,7 +23,6 @@ SCORE = "posnet-score --workers 1 --resamples 40 --reference text/test.yy --syst
 PLAN = "posnet-score --workers 1 --config plan.yaml"
 SETS = "test_sets: {t: {reference: text/test.yy, outputs: {a: text/a}}}\nresamples: 40\n"
 ESCAPES = ("\x1b", "\x9b", "\x07", "\u202e", "\r")
-DEEP = "[" * 100_000
 
 
 def outputs(folder):
@@ -229,7 +227,3 @@ def test_samples_for_a_terminal_are_harmless(folder, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "b\\x1b[2J[b] b\\x9b b\\u202e b" in said
     assert not set(ESCAPES) & set(said)
-
-
-def test_hyphens_stay_hyphens_in_latex():
-    assert escaped("a-b--c---d") == "a-b-{}-c-{}-{}-d"

@@ -17,9 +17,6 @@ from posnet_fairseq.shared.errors import UsageError
 from support import commands
 from support.hostile_files import SCORE, TRANSLATE, translated
 
-SCRIPTS = sorted(re.findall(r'"(posnet-[a-z-]+)=', (commands.ROOT / "setup.py").read_text()))
-
-
 # A line of each command that prints its result.
 PRINTING = {
     "posnet-analog": "posnet-analog model.pt --pretokenized --on output --noise none --test text/test.xx text/test.yy "
@@ -103,7 +100,7 @@ def test_pipes_on_both_sides(folder, monkeypatch, capfd):
     assert stat.S_ISFIFO(os.stat("out").st_mode)
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("script", commands.COMMANDS)
 @pytest.mark.thorough  # 12 s: every command in a process of its own
 def test_streams_of_every_command(script, monkeypatch, capfd, folder):
     """Nobody reads, nothing can be written, the terminal knows ASCII only, an interrupt."""
@@ -134,7 +131,7 @@ def test_streams_of_every_command(script, monkeypatch, capfd, folder):
 
 def test_every_command_that_prints_is_among_them():
     writing = {"posnet-average", "posnet-export", "posnet-plot", "posnet-precompute", "posnet-run"}
-    assert set(PRINTING) | writing == set(SCRIPTS)
+    assert set(PRINTING) | writing == set(commands.COMMANDS)
 
 
 def test_notes_do_not_get_into_the_output(folder, monkeypatch, capfd):
@@ -166,16 +163,9 @@ def test_standard_input_is_closed(folder, monkeypatch, capfd):
 @pytest.mark.quick_cases(1)
 def test_redirections(redirected, code, says):
     """In a shell, where the interpreter could print more errors when it exits."""
-    done = subprocess.run(
-        [
-            "bash",
-            "-c",
-            redirected.replace("posnet-mixers", shlex.quote(f"{Path(sys.executable).parent}/posnet-mixers"), 1),
-        ],
-        capture_output=True,
-        text=True,
-        env=buffered(),
-    )
+    program = shlex.quote(f"{Path(sys.executable).parent}/posnet-mixers")
+    command = ["bash", "-c", redirected.replace("posnet-mixers", program, 1)]
+    done = subprocess.run(command, capture_output=True, text=True, env=buffered())
     assert done.returncode == code, done.stderr
     assert says in done.stderr
     assert done.stderr.count("\n") <= 1, done.stderr

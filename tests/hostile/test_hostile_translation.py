@@ -1,7 +1,6 @@
 """posnet-translate and its kin: options, ensembles, and what belongs to a checkpoint."""
 
 import json
-import math
 import shlex
 import shutil
 
@@ -10,7 +9,7 @@ import torch
 from sentencepiece import sentencepiece_model_pb2
 
 from support import commands
-from support.damaged import changed, one, weight
+from support.damaged import changed, weight
 from support.hostile import Row, play, table, write
 from support.tiny_models import sentencepiece_model
 
@@ -25,7 +24,6 @@ def option(given, says, name=None):
 OPTIONS = [
     option("--max-len-a nan", "--max-len-a nan: give 0 or more, and at most 1,000,000"),
     option("--beam 40", "--beam 40: the target dictionary has .. entries. Give less", "more than the vocabulary"),
-    option("--processes 1000000", "--processes 1000000: give 1 or more, and at most 1,000"),
     option("--sampling --sampling-topk 5 --sampling-topp .5", "--sampling-topk 5 and --sampling-topp 0.5: give one"),
     option("--prefix - --input -", "--prefix - and --input -: standard input can be one of them"),
     option("--shortlist text/test.xx", "text/test.xx is damaged or no shortlist"),
@@ -36,15 +34,8 @@ OPTIONS = [
         "posnet-export lm/model.pt --out new --shortlist-from data --pretokenized",
         "--shortlist-from: lm/model.pt is a language model, and this is for translation models",
     ),
-    Row(
-        "a shortlist from no data",
-        "posnet-export model.pt --out new --shortlist-from text",
-        "text holds no binarized training set",
-    ),
     Row("before the model is loaded", "posnet-translate none.pt --lenpen nan", "--lenpen nan: give"),
     Row("a bonus for length", f"{TRANSLATE} {QUICK} --lenpen=-1 --output out", "12 sentences", 0, makes=("out",)),
-    Row("mixers without words", "posnet-mixers --words 0", "--words 0: give 5 or more"),
-    Row("a bench of a billion", "posnet-bench models --sentences 1000000000", "--sentences 1000000000: give 1 or more"),
 ]
 
 
@@ -99,7 +90,6 @@ INFINITE = "become infinite or no numbers, so there is no translation. "
 ENSEMBLES = {  # what makes other.pt, and what is said; None: both translate together
     "other languages": (other_languages, f"{NO_ENSEMBLE}the first translates xx-yy, the second yy-xx"),
     "other words": (copied_data(shuffled), "the dictionary other/dict.xx.txt, which differs from data/dict.xx.txt"),
-    "one of them diverged": (weight(one(math.nan), target="other.pt"), "other.pt: the weight .* is infinite or NaN"),
     "the same words elsewhere": (copied_data(lambda folder: None), None),
     "other lengths": (shorter, None),
 }
@@ -117,7 +107,6 @@ MODELS += [
         before=copied_data(shuffled),
     ),
     Row("infinite in 16 bits", f"{LARGE} --dtype fp16", f"{INFINITE}Choose --dtype float32", before=in_float16),
-    Row("finite in 32 bits", f"{LARGE} --output out", "12 sentences", 0, in_float16, ("out",)),
     Row("infinite in 32 bits", LARGE, f"{INFINITE}Take an earlier checkpoint", before=huge),
     Row(
         "a picture of what is infinite",
@@ -156,12 +145,6 @@ COMPANIONS = [
     Row("sentencepiece cut between pieces", PIECES, BAD_PIECES, before=cut_between_pieces),
     Row("a text for codes", CODES, f"{BAD_CODES}.*invalid line 1", before=write("codes", "a text of words\n" * 9)),
     Row("a card that names no codes", TRANSLATE, "data/none: there is no such file", before=without_codes),
-    Row(
-        "a dictionary of text",
-        TRANSLATE,
-        "data/dict.xx.txt is no dictionary as.*Incorrect dictionary format",
-        before=write("data/dict.xx.txt", "hello\n"),
-    ),
     Row(
         "fairseq-interactive with half of sentencepiece",
         f"fairseq-interactive data --path model.pt --cpu --user-dir {shlex.quote(commands.USER_DIR)} "

@@ -10,10 +10,10 @@ from posnet_fairseq import api
 from posnet_fairseq.cli import export as command
 from posnet_fairseq.inference import ctranslate2_export
 from posnet_fairseq.text.dictionary import Vocabulary
-from support.building import build_language_model, model_options
+from support.building import build_language_model, model_options, sentences
 from support.checkpoints import checkpoint, language_model_checkpoint
 from support.commands import fails
-from support.searching import DICTIONARY, search, sentences, trained_model
+from support.searching import DICTIONARY, search, trained_model
 
 
 def words(tokens):

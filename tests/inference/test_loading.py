@@ -1,8 +1,6 @@
 """Models of checkpoints without fairseq: equal to fairseq's, and loaded with torch and little else."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -14,6 +12,7 @@ from posnet_fairseq.shared.errors import UsageError
 from support.building import WORDS, pad, sentences
 from support.building import build_language_model as fairseq_language_model
 from support.checkpoints import checkpoint, fairseqs_model, language_model_checkpoint, precomputed
+from support.commands import python
 
 HEAVY = {"fairseq", "fairseq_cli", "hydra", "omegaconf", "scipy", "pandas", "matplotlib", "sklearn", "sympy"}
 
@@ -101,9 +100,8 @@ def test_translating_loads_torch_and_nothing_else_that_is_large(tmp_path, name):
         "main(sys.argv[1:])\n"
         "print(json.dumps(sorted(sys.modules)))\n"
     )
-    arguments = [str(tmp_path / name), "--pretokenized", "--beam", "2", "--max-len-b", "3"]
-    command = [sys.executable, "-c", program, *arguments]
-    ran = subprocess.run(command, input="w1 w2\n", capture_output=True, text=True, check=True)
+    arguments = [tmp_path / name, "--pretokenized", "--beam", "2", "--max-len-b", "3"]
+    ran = python(program, *arguments, input="w1 w2\n", check=True)
     loaded = set(json.loads(ran.stdout.splitlines()[-1]))
     assert "torch" in loaded
     assert not HEAVY & {module.partition(".")[0] for module in loaded}

@@ -3,6 +3,7 @@
 import copy
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -143,19 +144,15 @@ def test_packed_models_serve_several_threads_and_draw_no_random_numbers():
     gating = model.decoder.layers[0].self_attn.gating
     x = list(torch.randn(4, 1, 1, 16))
     expected = [gating.forward(gating.value(each), each) for each in x]
-    barrier, found = threading.Barrier(4), [None] * 4
+    barrier = threading.Barrier(4)
 
-    def serve(number):
-        value = gating.value(x[number])
+    def serve(each):
+        value = gating.value(each)
         barrier.wait()
-        found[number] = gating.forward(value, x[number])
+        return gating.forward(value, each)
 
-    threads = [threading.Thread(target=serve, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    torch.testing.assert_close(found, expected)
+    with ThreadPoolExecutor(4) as pool:
+        torch.testing.assert_close(list(pool.map(serve, x)), expected)
 
 
 def test_an_error_between_values_and_gate_leaves_nothing_in_memory():
@@ -167,7 +164,7 @@ def test_an_error_between_values_and_gate_leaves_nothing_in_memory():
     kept = weakref.ref(tokens)
     del tokens
     assert kept() is None
-    assert len(gating.value_and_gate._waiting) == 0
+    assert len(gating._waiting) == 0
 
 
 def test_what_follows_a_layer_becomes_part_of_it():

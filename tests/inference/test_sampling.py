@@ -6,8 +6,8 @@ from scipy.stats import chisquare
 
 from posnet_fairseq.inference.search.candidates import Sampler
 from posnet_fairseq.inference.search.search_settings import SearchSettings
-from support.building import build_model
-from support.searching import assert_same, search, sentences
+from support.building import build_model, sentences
+from support.searching import assert_same, search
 
 LIKELY = torch.tensor([0.4, 0.05, 0.0, 0.25, 0.3])
 

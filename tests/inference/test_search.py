@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from posnet_fairseq.registry import get_mixer, mixer_names
-from support.building import WORDS, Case, build_case, build_language_model, build_model
-from support.searching import DICTIONARY, assert_same, fairseq_search, search, sentences, trained_model
+from support.building import WORDS, Case, build_case, build_language_model, build_model, sentences
+from support.searching import DICTIONARY, assert_same, fairseq_search, search, trained_model
 
 BEAMS = (1, 5, 12)
 SETTINGS = {
@@ -167,12 +167,6 @@ def test_language_models(mixer, beam):
     again = search([model], different, beam=beam)
     assert_same(again[:1], expected[:1])
     assert_same(again[1:2], fairseq_search([model], different[:1], beam=beam))
-
-
-def test_nbest_are_the_first():
-    model = build_model("attention")
-    every = search([model], sources(), beam=5)
-    assert_same(search([model], sources(), beam=5, nbest=2), [hypotheses[:2] for hypotheses in every], tolerance=0)
 
 
 def test_words_of_the_dictionary_only():

@@ -9,8 +9,6 @@ import torch
 from posnet_fairseq import api
 from posnet_fairseq.cli import translate
 from posnet_fairseq.inference import translating
-from posnet_fairseq.inference.printing import Printing
-from posnet_fairseq.inference.translation import Translation
 from posnet_fairseq.inference.translator import Translator, batches_by_length
 from support.checkpoints import checkpoint
 from support.markup import sgml
@@ -114,9 +112,6 @@ def test_a_text_begins_all_translations(translated, tmp_path, monkeypatch, capsy
     found = translated("--prefix", "w7 w8")
     assert "--prefix: there is no file w7 w8, so every translation begins with this text" in capsys.readouterr().err
     assert [line.startswith("w7 w8 ") for line in found] == [True, False, True, True]  # one line is blank
-    with pytest.raises(SystemExit):
-        translated("--prefix", "gone/prefixes")
-    assert "gone/prefixes: No such file or directory" in capsys.readouterr().err
 
 
 def test_settings_reach_the_search(translated):
@@ -129,15 +124,6 @@ def test_settings_reach_the_search(translated):
     unrepeated = [line.split() for line in translated("--no-repeat-ngram-size", "1", "--min-len", "6")]
     assert all(len(set(words)) == len(words) for words in unrepeated)
     assert any(len(set(line.split())) < 6 for line in longer if line)
-
-
-def test_lines_of_nbest_lists_are_those_of_moses():
-    best = Translation("a b", -0.5, ("a", "b", "</s>"), ("c", "</s>"), None, ((0, 0), (0, 1)))
-    other = Translation("a", -1.0, ("a", "</s>"), ("c", "</s>"), None, ((0, 0),))
-    assert Printing().lines(7, [best, other]) == ["a b"]
-    assert Printing(None, "subwords").lines(7, [best, other]) == ["a b ||| 0-0 0-1"]
-    assert Printing(2).lines(7, [best, other]) == ["7 ||| a b ||| -0.500000", "7 ||| a ||| -1.000000"]
-    assert Printing(1, "subwords").lines(7, [best]) == ["7 ||| a b ||| -0.500000 ||| 0-0 0-1"]
 
 
 def test_a_batch_without_translations_is_found_before_the_first(translated, tmp_path, monkeypatch, capsys):
@@ -157,10 +143,6 @@ def test_batches_hold_every_index_once_and_few_tokens(max_tokens):
     assert sorted(index for batch in batches for index in batch) == list(range(200))
     for batch in batches:
         assert len(batch) == 1 or max(lengths[i] for i in batch) * len(batch) <= max_tokens
-
-
-def test_no_sentences_no_batches():
-    assert batches_by_length([], 100) == []
 
 
 @pytest.mark.parametrize("pretokenized", [True, False])

@@ -11,8 +11,8 @@ from posnet_fairseq.mixers.bases import decoding_state
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState, order_of_sentences
 from posnet_fairseq.mixers.bases.lineage import Lineage
 from posnet_fairseq.shared.errors import UsageError
-from support.building import build_model, pad
-from support.searching import search, sentences
+from support.building import build_model, sentences
+from support.searching import search
 
 
 @pytest.mark.parametrize("words", [8 * BLOCK, 40 * BLOCK, 40 * BLOCK + 1, 41 * BLOCK - 1, 5])
@@ -142,30 +142,6 @@ def test_tokens_that_no_hypothesis_descends_from_are_dropped():
         lineage.reorder(order, None, 5)
         new = torch.ones(5, 2, 1, 3)
     assert memory.size(3) < 40 + 5 * 6
-
-
-@pytest.mark.parametrize("mixer", ["attention", "rposnet"])
-def test_decoding_equals_the_full_pass(mixer):
-    model, rows = build_model(mixer), sentences(5, 3)
-    decoding = Decoding(model, pad(rows), need_attention=True)
-    tokens = torch.tensor([[2, 5, 6, 7], [2, 8, 9, 10], [2, 11, 12, 13]])
-    with torch.inference_mode():
-        chunks, attention = decoding.step(tokens[:2, 0], 2)
-        assert torch.allclose(torch.cat([*chunks]), model(pad(rows), None, tokens[:2, :1])[0][:, -1], atol=1e-5)
-        decoding.reorder(torch.tensor([0, 0, 1, 1]))
-        histories, sources = tokens[[0, 0, 1, 1], :1], pad(rows)[[0, 0, 1, 1]]
-        for order, staying in ((torch.tensor([1, 0, 3, 2]), None), (torch.tensor([2, 2]), torch.tensor([1]))):
-            new = torch.randint(4, 40, (len(histories), 1))
-            histories = torch.cat([histories, new], dim=1)
-            chunks, attention = decoding.step(new[:, 0], 3)
-            expected = model(sources, None, histories)[0]
-            assert torch.allclose(torch.cat([*chunks]), expected[:, -1], atol=1e-5)
-            assert attention.shape == (len(histories), 5)
-            decoding.reorder(order, staying)
-            histories, sources = histories[order], sources[order]
-        chunks, _ = decoding.step(torch.tensor([20, 21]), 1)
-        histories = torch.cat([histories, torch.tensor([[20], [21]])], dim=1)
-        assert torch.allclose(torch.cat([*chunks]), model(sources, None, histories)[0][:, -1], atol=1e-5)
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])

@@ -61,41 +61,26 @@ def gpu(monkeypatch):
     kernels._obstacle_told.cache_clear()
 
 
-def old_gpu(gpu):
-    gpu.setattr(torch.cuda, "get_device_capability", lambda device=None: (7, 0))
-    gpu.setattr(torch.cuda, "get_device_name", lambda device=None: "V100")
-
-
-def without_triton(gpu):
-    gpu.setattr(importlib.util, "find_spec", lambda name: None)
-
-
-def of_another_maker(gpu):
-    gpu.setattr(torch.version, "hip", "6.4")
-
-
-def turned_off(gpu):
-    gpu.setenv(kernels.SWITCH, "off")
-
-
-def no_gpu(gpu):
-    gpu.setattr(torch.cuda, "is_available", lambda: False)
-    gpu.setattr(torch.cuda, "device_count", lambda: 0)
+OLD = {"torch.cuda.get_device_capability": lambda _=None: (7, 0), "torch.cuda.get_device_name": lambda _=None: "V100"}
+ABSENT = {"torch.cuda.is_available": lambda: False, "torch.cuda.device_count": lambda: 0}
 
 
 @pytest.mark.parametrize(
-    ("machine", "says", "fix"),
+    ("changes", "says", "fix"),
     [
-        (old_gpu, "V100 has compute capability 7.0, they need 8.0", "use a newer GPU"),
-        (without_triton, "triton is not installed", "pip install triton"),
-        (of_another_maker, "only NVIDIA GPUs have them", ""),
-        (turned_off, "turned off by POSNET_KERNELS=off", ""),
-        (no_gpu, "only GPUs have them", ""),
+        (OLD, "V100 has compute capability 7.0, they need 8.0", "use a newer GPU"),
+        ({"importlib.util.find_spec": lambda name: None}, "triton is not installed", "pip install triton"),
+        ({"torch.version.hip": "6.4"}, "only NVIDIA GPUs have them", ""),
+        ({}, "turned off by POSNET_KERNELS=off", ""),
+        (ABSENT, "only GPUs have them", ""),
     ],
 )
-def test_why_kernels_are_not_used(gpu, machine, says, fix):
+def test_why_kernels_are_not_used(gpu, changes, says, fix):
     """The doctor says so; who could change it is told once."""
-    machine(gpu)
+    for name, value in changes.items():
+        gpu.setattr(name, value)
+    if not changes:
+        gpu.setenv(kernels.SWITCH, "off")
     finding = doctor._kernels()
     assert (finding.works, finding.needed, finding.fix) == (False, False, fix)
     assert says in finding.says

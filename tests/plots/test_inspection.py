@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from posnet_fairseq.inference.stored_energies import precompute
-from posnet_fairseq.mixers.gaussiannet import centres
 from posnet_fairseq.plots.inspection import observe
 from support.building import build_case, build_language_model, build_model, mixer_cases
 
@@ -74,36 +73,6 @@ def test_added_energies_are_those_of_shaws_relative_keys():
         mixer.relative_key.zero_()
     assert look(model, "encoder")[0].added is None
     assert look(build_model("relative"), "encoder")[0].added is None, "without keys there is no product to add to"
-
-
-@pytest.mark.parametrize("place", ["encoder", "decoder"])
-def test_gaussiannet_peaks_at_its_offsets(place):
-    model = build_model("gaussiannet")
-    mixing = look(model, place)[0]
-    offsets, means = mixing.by_offset(mixing.weights)
-    means = means.nan_to_num(-1)
-    assert offsets[means.argmax(dim=1)].tolist() == (-centres(place, 4)).tolist()
-    peak = means.max(dim=1).values
-    torch.testing.assert_close(peak, torch.full((4,), 1 / math.sqrt(2 * math.pi)))
-
-
-def test_one_large_weight_is_a_clean_diagonal():
-    """rPosNet whose first column of E_rel products is large at offset 1, by hand."""
-    model = build_model("rposnet")
-    mixer = model.encoder.layers[0].self_attn
-    energy = mixer.energies[0]
-    with torch.no_grad():
-        energy.query_proj.weight.zero_()
-        energy.query_proj.bias.fill_(1.0)
-        energy.relative.zero_()
-        energy.relative[energy.reach + 1] = 20.0  # n - m = 1: the token to the left of the query
-    mixing = look(model, "encoder")[0]
-    for head in mixing.weights:
-        torch.testing.assert_close(head.diagonal(-1), torch.ones(7), atol=1e-6, rtol=0)
-    offsets, means = mixing.by_offset(mixing.energies)
-    assert (means[:, offsets == 1] > 30).all()
-    assert (means[:, offsets != 1].abs() < 1e-6).all()
-    assert mixing.reach == energy.reach
 
 
 @pytest.mark.parametrize(

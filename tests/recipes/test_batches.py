@@ -4,12 +4,12 @@ import pytest
 
 from posnet_fairseq.cli.run import find_target
 from posnet_fairseq.costs import counting
-from posnet_fairseq.costs.counting import trained_parameters
 from posnet_fairseq.costs.training_memory import training_memory
+from posnet_fairseq.inference.stored_energies import parameter_count
 from posnet_fairseq.runs import commands, devices
 from posnet_fairseq.runs.batches import CONTEXT, GIB, USABLE, batch_tokens
-from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.devices import Device
+from posnet_fairseq.runs.run_settings import TranslationData
 from posnet_fairseq.runs.training import option
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter
@@ -74,7 +74,7 @@ def test_batch_of_a_gpu_is_what_its_memory_holds(capsys):
 
 @pytest.mark.thorough  # 10 s: starts two processes
 def test_processes_share_an_update_and_have_buffers():
-    parameters = trained_parameters(counting.build("attention", "tiny", words=1000))
+    parameters = parameter_count(counting.build("attention", "tiny", words=1000))
     assert estimate(4000, distributed=True) == estimate(4000) + 2 * parameters
     for more, expected in ((0, ["2000", "2"]), (2 * parameters, ["4000", "1"])):
         found = planned(settings("--tokens", "8000"), gpu(estimate(4000) + more, 2)).arguments

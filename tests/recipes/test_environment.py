@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -161,6 +162,13 @@ def test_making_that_fails_is_tried_again(root):
     assert "the packages could not be installed" in output
     assert (root / ".venv/posnet-begun").exists()
     assert "installed" in environment(root)
+
+
+def test_of_two_first_recipes_one_makes_the_environment(root):
+    slow = STUBS.replace('echo "installed', 'sleep 0.5; echo "installed')
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: environment(root, stubs=slow), range(2)))
+    assert sorted("installed" in output for output in found) == [False, True]
 
 
 def test_extras_come_to_what_is_there_and_stay(root):

@@ -52,7 +52,6 @@ def test_perplexities_side_by_side(capsys, tmp_path):
         ("train.log", "".join(LOG.splitlines(True)[1:]), "train.log or eval.log lacks figures"),
         ("train.log", LOG.replace("| valid |", "x"), "train.log lacks validation perplexities: it may have been cut"),
         ("train.log", None, "train.log: Is a directory"),
-        ("eval.log", None, "eval.log: Is a directory"),
     ],
 )
 def test_log_that_was_cut_is_one_sentence(tmp_path, name, text, sentence):

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -100,6 +98,6 @@ def test_each_process_says_what_torchrun_and_its_folders_tell(monkeypatch, tmp_p
 # A torchrun of one line: it starts the script that it names, as torchrun does.
 def test_process_whose_torchrun_has_ended_ends_and_says_so():
     script = f"import subprocess, sys; sys.exit(subprocess.run([sys.executable, '{RANK}', '--help']).returncode)"
-    done = subprocess.run([sys.executable, "-c", script], cwd=commands.ROOT, capture_output=True, text=True)
+    done = commands.python(script, cwd=commands.ROOT)
     assert done.returncode == 1
     assert done.stderr == "rank.py: error: torchrun, which started this, has ended.\n"

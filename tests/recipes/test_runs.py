@@ -1,6 +1,5 @@
 """Recipes from a dataset to a report, on a tiny corpus: processes, killed runs, comparisons."""
 
-import contextlib
 import importlib.metadata
 import json
 import os
@@ -8,20 +7,17 @@ import re
 import shutil
 import signal
 import subprocess
-import time
-from pathlib import Path
 
 import pytest
 import torch
 from omegaconf import OmegaConf
 
-from posnet_data_prep.prepare import main as prepare
 from posnet_fairseq.runs import before_training
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.processes import elsewhere
 from support import commands
-from support.corpus import make_corpus
-from support.signals import default_signals
+from support.corpus import prepared
+from support.signals import default_signals, processes_of, wait_until
 from support.training_log import losses
 
 # A model so small, and so few updates, that nearly all the time goes into starting programs. An epoch has three updates
@@ -40,8 +36,7 @@ SETTINGS = {
     "max_len_a": 0,
     "max_len_b": 8,
     "cpus": 1,
-    "options": "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --decoder-embed-dim 32 "
-    "--encoder-ffn-embed-dim 32 --decoder-ffn-embed-dim 32 --dropout 0",
+    "options": f"{commands.NARROW} --dropout 0",
 }
 
 
@@ -49,11 +44,7 @@ SETTINGS = {
 def world(tmp_path_factory):
     """A folder with a space in its name, a dataset in it."""
     folder = tmp_path_factory.mktemp("a world")
-    make_corpus(folder, train=SENTENCES)
-    arguments = ["corpus", "--merges", "20", "--out", str(folder / "tiny corpus")]
-    for name in ("train", "valid", "test"):
-        arguments += [f"--{name}", str(folder / f"{name}.xx"), str(folder / f"{name}.yy")]
-    prepare(arguments)
+    prepared(folder, folder / "tiny corpus", train=SENTENCES)
     return folder
 
 
@@ -133,22 +124,8 @@ def test_disk_space_is_reckoned_well(one):
     (attempt,) = record(one, "train")["attempts"]
     launch, *arguments = attempt["command"]
     assert launch == "fairseq-train"
-    expected = before_training.BYTES * before_training.trained_parameters(before_training.build(arguments)[0])
+    expected = before_training.BYTES * before_training.parameter_count(before_training.build(arguments)[0])
     assert expected < (one / "checkpoints" / "checkpoint_last.pt").stat().st_size < expected + 2e5  # names, options
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (["--gate", "foo"], "fairseq-train: argument --gate: invalid choice: 'foo'"),
-        (["--no-such-option"], "fairseq-train: unrecognized arguments: --no-such-option"),
-        (["--irpe-on", "k"], "--irpe-on"),
-    ],
-)
-def test_options_that_training_would_refuse_are_refused_before(world, options, sentence):
-    arguments = [str(world / "tiny corpus"), "--user-dir", commands.USER_DIR, "--arch", "rposnet_tiny", *options]
-    with pytest.raises(UsageError, match=sentence):
-        before_training.build(arguments)
 
 
 @pytest.mark.thorough  # 6 s
@@ -177,8 +154,6 @@ def test_a_schedule_that_depends_on_its_length_is_not_lengthened(world):
     [
         ("--disable-validation", "the best checkpoint on the validation set is averaged"),
         ("--best-checkpoint-metric loss", "is that of the lowest perplexity"),
-        ("--max-epoch 1", "a run ends after --updates"),
-        ("--restore-file x.pt", "goes on from its own last checkpoint"),
         ("--keep-interval-updates 1", "the recipe itself removes"),
     ],
 )
@@ -277,23 +252,6 @@ def test_second_machine_goes_on_as_the_first_has_found_to_be_right(world):
     assert "other batches than before, so the data begin again" in finish(first)
     assert "with --reset-dataloader, as the first machine has found to be right" in finish(second)
     assert len(losses(run / "train.log")) >= 8
-
-
-def processes_of(runs):
-    """Processes that were told a folder of runs, or name it."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            said = (path / "cmdline").read_bytes() + (path / "environ").read_bytes()
-            found += [said] if os.fsencode(runs) in said else []
-    return found
-
-
-def wait_until(condition, what):
-    deadline = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def kill_in(world, runs, stage, condition, **more):

@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from posnet_fairseq.runs import parsers
 from posnet_fairseq.runs.run_settings import STAGES, RunSettings, hyperparameters
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.transformer.sizes import SIZES
-from support.commands import fails
+from support.commands import fails, python
 
 
 @pytest.fixture(autouse=True)
@@ -128,29 +127,16 @@ def test_values(parse, good, bad):
     ("words", "sentence"),
     [
         (["wmt14.ende"], "wmt14.ende: there is no such target. Choose one of .* Did you mean wmt14.en-de?"),
-        (["comprae"], "Did you mean compare?"),
         (["wmt14.en-de", "--mixr", "rposnet"], "--mixr: wmt14.en-de takes no such option; .* Did you mean --mixer?"),
         (["wmt14.en-de", "--mixer", "rposnt"], "--mixer rposnt: choose one of .* Did you mean rposnet?"),
-        (["wmt14.en-de", "--mixer", "attention"], "--mixer attention: .* Did you mean transformer_pos?"),
-        (["wmt14.en-de", "--size", "smal"], "--size smal: choose one of tiny multi30k iwslt base big"),
         (["wmt14.en-de", "trian"], "stage trian: choose one of prepare train .* Did you mean train?"),
-        (["wmt14.en-de", "--seed", "0"], "--seed 0: give a whole number, 1 to 9999999."),
-        (["wmt14.en-de", "--metrics", "bleu,blue"], "--metrics blue: choose one of .* Did you mean bleu?"),
-        (["wmt14.en-de", "--metrics", ","], "--metrics ,: give one or more values between spaces or commas"),
-        (["wmt14.en-de", "--master-port", "65536"], "--master-port 65536: give a whole number, 1 to 65535."),
         (["wmt14.en-de", "--node-rank", "1"], "--node-rank 1: with --nodes 1, give 0 to 0"),
         (["corpus"], "no data is named: give --dataset quickstart.en-de, or --data FOLDER"),
         (["corpus", "--dataset", "wmt14.de-en"], "--dataset wmt14.de-en: choose one of .* Did you mean iwslt14.de-en?"),
-        (["corpus", "--dataset", "../../etc"], "--dataset ../../etc: choose one of .* by --data FOLDER."),
         (["corpus", "--data", "a:b"], "--data .*/a:b: fairseq takes a colon"),
         (["corpus", "--data", "/dev/null"], "--data /dev/null: a file. Give the folder of a dataset."),
-        (["wmt14.en-de", "--data", "a,b"], "--data .*a,b: fairseq takes a comma"),
         (["wmt14.en-de", "--runs", "/dev/null/x"], "--runs /dev/null/x: /dev/null is no folder that can be written to"),
         (["wmt14.en-de", "--init-from", "none.pt"], "none.pt: there is no such checkpoint. Check the path."),
-        (["wmt14.en-de", "--user-dir", "none"], "--user-dir .*none: it has no __init__.py."),
-        (["quickstart", "fast"], "fast: there is no such file or list of systems"),
-        (["lm", "a.txt", "b.txt"], "b.txt: lm takes no such further argument; --help lists all."),
-        (["lm", "no such.txt"], "no such.txt: there is no such file"),
         (["compare", "tabel-4", "--dataset", "wmt14.en-de"], "tabel-4: there is no such file.* Did you mean table-4?"),
         (["compare", "--dataset", "wmt14.en-de"], "--mixers: give one file of systems"),
         (["wmt14.en-de", "--config", "x.yaml"], "x.yaml: No such file or directory"),
@@ -160,7 +146,6 @@ def test_values(parse, good, bad):
         (["wmt14.en-de", "--options=--seed 3"], "--seed has an option of its own \\(--mixer, --size"),
         (["wmt14.en-de", "--options=--x 'a b'"], "quotes are not understood there"),
         (["wmt14.en-de", "--cpus", "1", "--precision", "bf16"], "--precision bf16: fairseq trains with fp32 on CPUs"),
-        (["wmt14.en-de", "--gpus", "99"], "--gpus 99: this machine has"),
         (["quickstart", "--jobs", "2", "--nodes", "2"], "--jobs 2: runs on several machines .* Leave it out"),
         (["corpus", "--data", "none", "--cpus", "1"], "none: posnet-prepare has not made this folder"),
         (["corpus", "--data", "none", "--cpus", "1", "train"], "none: there is no dataset yet. Run the stage prepare"),
@@ -178,12 +163,8 @@ def test_misuse_is_one_sentence(folder, monkeypatch, capsys, words, sentence):
     [
         ("mixr: shaw", "run.yaml: mixr: there is no such setting. Did you mean mixer?"),
         ("size: tny", "Did you mean tiny?"),
-        ("- a", "run.yaml: it is ['a'], it should be a mapping"),
-        ("a: [", "run.yaml is not YAML in line 1"),
-        ("size: tiny\nseed: 2\nsize: big", "run.yaml is not YAML in line 3: 'size' is there twice. Correct it."),
         ("max-tokens: 600\nmax_tokens: 700", "run.yaml: max_tokens: this setting is there twice, with - and with _."),
         ("dry_run: maybe", "--dry-run maybe: give one of 1 true yes on 0 false no off."),
-        ("size: {a: b}", "run.yaml: size is {'a': 'b'}, it should be"),
         ("size: !!python/object/apply:os.system ['touch x']", "--size touch x: choose one of"),
     ],
 )
@@ -216,5 +197,5 @@ def test_settings_are_looked_up_without_torch_and_fairseq():
     script = "import sys; from posnet_fairseq.cli.run import TARGETS; "
     script += "[each.imported(each.settings) for each in TARGETS.values()]; "
     script += "sys.exit(' '.join({'torch', 'fairseq', 'omegaconf', 'matplotlib'} & sys.modules.keys()))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    done = python(script)
     assert (done.stderr, done.returncode) == ("\n", 1)

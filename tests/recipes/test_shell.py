@@ -219,7 +219,9 @@ def card(folder, **more):
 
 def test_translations_in_lower_case_are_scored_so(shown, tmp_path):
     (card(tmp_path / "data") / "test.de").touch()
-    assert "--lowercase" in shown("corpus", "score", "--data", "data")
+    command = shown("corpus", "score", "--data", "data")
+    assert "--lowercase" in command
+    assert "--language-pair de-en" in command
     (card(tmp_path / "cased", words={"de": {"lowercase": True}, "en": {"lowercase": False}}) / "test.de").touch()
     assert "--lowercase" not in shown("corpus", "score", "--data", "cased")
 
@@ -247,34 +249,6 @@ def test_two_vocabularies_leave_two_embeddings(shown, tmp_path):
     assert "--share-decoder-input-output-embed" in shown("corpus", "train", "--data", "data")
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("{", "is no card of a dataset"),
-        ('{"key": "k"}', "does not say both languages"),
-        (None, "is a directory. Give a file in it."),
-    ],
-)
-def test_bad_card_is_one_sentence(shown, tmp_path, text, sentence):
-    path = card(tmp_path / "data") / "dataset.json"
-    path.unlink()
-    path.mkdir() if text is None else path.write_text(text, errors="surrogateescape")
-    assert sentence in shown("corpus", "train", "--data", "data", code=2)
-
-
-def test_of_two_first_recipes_one_makes_the_environment(tmp_path):
-    venv = tmp_path / ".venv"
-    sources = [tmp_path / name for name in ("setup.py", "posnet_fairseq/_version.py", "recipes/lib/environment.sh")]
-    for path in (*sources, venv / "posnet-begun"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    (venv / "bin").mkdir()
-    (venv / "bin/python").symlink_to("/bin/true")
-    stubs = "posnet_is_whole() { :; }; posnet_suits() { :; }; posnet_install() { sleep 0.5; echo installed; }"
-    script = f'. recipes/lib/environment.sh; {stubs}; posnet_environment "$1"; ls "$1"/.venv/posnet-* >/dev/null'
-    both = [
-        subprocess.Popen(["bash", "-euc", script, "", tmp_path], cwd=commands.ROOT, stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    assert sorted(process.communicate()[0] for process in both) == ["", "installed\n"]
-    assert [process.returncode for process in both] == [0, 0]
+def test_a_card_without_languages_is_one_sentence(shown, tmp_path):
+    (card(tmp_path / "data") / "dataset.json").write_text('{"key": "k"}')
+    assert "does not say both languages" in shown("corpus", "train", "--data", "data", code=2)

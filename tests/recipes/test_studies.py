@@ -7,23 +7,19 @@ import sys
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import pytest
 import sacrebleu
 
-from posnet_data_prep.prepare import main as prepare
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
-from posnet_fairseq.runs.command_stage import Work
-from posnet_fairseq.runs.dataset import TranslationData
-from posnet_fairseq.runs.run_settings import RunSettings
-from posnet_fairseq.runs.single_run import Run
+from posnet_fairseq.runs.run_settings import TranslationData
 from posnet_fairseq.runs.systems import find_mixer
 from posnet_fairseq.runs.tune import has_clip_distance
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.studies import protocol, results, running
 from posnet_fairseq.studies.running import StudySettings
-from support.corpus import make_corpus
+from support.commands import NARROW
+from support.corpus import prepared
 from support.study import result as study_result
 
 PROTOCOL = """
@@ -37,11 +33,7 @@ claims: []
 systems:
   rposnet: {mixer: rposnet, options: --lr 2e-3 SIZES, seeds: [1, 2]}
   fouriernet: {mixer: fouriernet, options: --lr 4e-3 SIZES, seeds: [1]}
-""".replace(
-    "SIZES",
-    "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --decoder-embed-dim 32 --encoder-ffn-embed-dim 32 "
-    "--decoder-ffn-embed-dim 32",
-)
+""".replace("SIZES", NARROW)
 # posnet-run, with the protocols of the folder that is its first argument.
 PROGRAM = """
 import sys
@@ -63,27 +55,16 @@ def small(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_scores_ignore_case_if_the_dataset_does(tmp_path, monkeypatch, lowercase):
+def test_scores_ignore_case_if_the_dataset_does(tmp_path, lowercase):
     references = ["The Old House Stands by the River.", "Nobody KNOWS why It Rains today."]
-    outputs = {2: [line.lower() for line in references], 3: ["The Old House Stands by a River.", "Nobody is here."]}
-    (tmp_path / "valid.de").write_text("\n".join(references))
-
-    def translate(run, stage, model, output, command):
-        run.settings.run.mkdir(parents=True, exist_ok=True)
-        (run.settings.run / output).write_text("\n".join(outputs[int(stage.removeprefix("beam-"))]))
-
-    monkeypatch.setattr(Run, "stage", translate)
-    monkeypatch.setattr(running.commands, "translate", lambda *arguments: [])
-    settings = RunSettings.parsed({"mixer": "rposnet", "data": str(tmp_path), "runs": str(tmp_path)})
-    data = TranslationData("en", "de", "key", lowercase=lowercase)
-    expected = {
-        str(beam): round(sacrebleu.corpus_bleu(lines, [references], lowercase=lowercase).score, 2)
-        for beam, lines in outputs.items()
-    }
+    found = [line.lower() for line in references]
+    for name, lines in (("reference", references), ("found", found)):
+        (tmp_path / name).write_text("\n".join(lines))
     metrics = protocol.read_study("convergence").metrics("de", lowercase)
-    run = Run(settings, data, None, Work())
-    assert running.choose_beam(run, (2, 3), metrics["bleu"]) == (2 if lowercase else 3, expected)
-    scores = results.scored(metrics, settings.run / "valid.beam2.de", tmp_path / "valid.de")
+    scores = results.scored(metrics, tmp_path / "found", tmp_path / "reference")
+    assert scores["bleu"].score == pytest.approx(
+        sacrebleu.corpus_bleu(found, [references], lowercase=lowercase).score, abs=1e-4
+    )
     assert scores["chrf"].signature["case"] == ("lc" if lowercase else "mixed")
 
 
@@ -98,7 +79,7 @@ def test_protocol_can_be_followed(name):
     for claim in study.claims:
         assert {claim.system, claim.other} <= set(study.systems)
     for each, system in study.systems.items():
-        settings = running.study_job(study, each, 1, StudySettings.parsed({"study": name})).settings
+        settings = running.run_of(study, each, 1, StudySettings.parsed({"study": name}))
         find_mixer(settings.mixer, name)
         assert settings.patience is not None
         # All hyperparameters that were tuned are said.
@@ -137,12 +118,12 @@ def made(small, tmp_path, monkeypatch):
     monkeypatch.setattr(running, "check_options", lambda jobs: None)
     monkeypatch.setattr(running, "prepare_data", lambda settings: None)
     monkeypatch.setattr(TranslationData, "read", lambda folder, dry_run: TranslationData("en", "de", "0"))
-    monkeypatch.setattr(running, "do_all", lambda jobs, *_: begun.extend(jobs))
+    monkeypatch.setattr(running, "do_all", lambda runs, *_, **__: begun.extend(runs))
 
     def make(**texts):
         begun.clear()
         running.run_study(small(**texts))
-        return [(job.system, job.settings.seed) for job in begun]
+        return [(run.system, run.seed) for run in begun]
 
     return make
 
@@ -150,8 +131,8 @@ def made(small, tmp_path, monkeypatch):
 def result(tmp_path, system="rposnet", seed=1, **changed):
     study = protocol.read_study("small")
     content = study_result("small", system, seed, 0.5, {"test": 3})
-    job = running.study_job(study, system, seed, StudySettings.parsed({"study": "small"}))
-    content["settings"] = job.protocol | changed
+    run = running.run_of(study, system, seed, StudySettings.parsed({"study": "small"}))
+    content["settings"] = running.protocol_of(study, run) | changed
     results.write(results.path_of(tmp_path / "results", system, seed), content)
 
 
@@ -191,21 +172,10 @@ def test_other_data_are_refused_before_a_training(made, tmp_path, monkeypatch):
     assert made(results=str(tmp_path / "new")) == [("rposnet", 1), ("fouriernet", 1), ("rposnet", 2)]
 
 
-def test_statistics_come_back_as_they_were():
-    numbers = np.random.default_rng(1).integers(0, 2**31 - 1, (40, 10)).astype(np.float64)
-    for step in (1, 3):
-        packed = msgspec.json.decode(msgspec.json.encode(results.Segments.pack(numbers, step)), type=results.Segments)
-        assert np.array_equal(packed.unpack(), numbers)
-
-
 @pytest.mark.thorough  # 45 s: a run from the training to five translations
 def test_a_run_leaves_its_result(tmp_path):
     """Trained, averaged, searched with the beam of the validation set, in both precisions; and made only once."""
-    make_corpus(tmp_path, train=140)
-    arguments = ["corpus", "--merges", "20", "--out", str(tmp_path / "data")]
-    for name in ("train", "valid", "test"):
-        arguments += [f"--{name}", str(tmp_path / f"{name}.xx"), str(tmp_path / f"{name}.yy")]
-    prepare(arguments)
+    prepared(tmp_path, tmp_path / "data", train=140)
     (tmp_path / "protocols").mkdir()
     (tmp_path / "protocols/small.yaml").write_text(PROTOCOL)
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "protocols"), "study", "small", "--only", "rposnet"]

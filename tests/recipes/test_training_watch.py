@@ -12,7 +12,7 @@ from posnet_fairseq.inference.averaging import choose
 from posnet_fairseq.inference.saved_checkpoints import SavedCheckpoint
 from posnet_fairseq.runs import before_training
 from posnet_fairseq.runs.before_training import repair
-from posnet_fairseq.runs.training_log import COPIES, most_kept, records, remove_old
+from posnet_fairseq.runs.training import COPIES, most_kept, records, remove_old
 from posnet_fairseq.shared.errors import UsageError
 from support.checkpoints import checkpoint
 

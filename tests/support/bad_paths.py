@@ -45,185 +45,95 @@ def drained(path):
     threading.Thread(target=read, name="reader", daemon=True).start()
 
 
-def nothing(folder):
+def nothing(folder, good=None):
     pass
 
 
-# Bad paths, functions of the path that is given: (path, what is made first, what is there afterwards if it works, else
-# False).
+def link(name, target="{good}"):
+    """A path, and what makes it a symbolic link."""
+    return name, lambda folder, good: (folder / name).symlink_to(target.format(good=good))
 
 
-def missing(given):
-    return "nowhere/nothing", nothing, False
+def _old_and_link(folder, good):
+    (folder / "old").write_text("old")
+    (folder / "link").symlink_to("old")
 
 
-def empty(given):
-    return "", nothing, False
+def _linked_folder(folder, good):
+    (folder / "real").mkdir()
+    (folder / "link").symlink_to("real")
 
 
-def with_a_NUL(given):
-    return "a\0b", nothing, False
-
-
-def too_long(given):
-    return "x" * 300, nothing, False
-
-
-def a_folder(given):
-    return "text", nothing, False
-
-
-def a_file(given):
-    return "text/test.xx", nothing, False
-
-
-def below_a_file(given):
-    return "text/test.xx/nothing", nothing, False
-
-
-def loop(given):
-    return "loop", lambda folder: (folder / "loop").symlink_to("loop"), False
-
-
-def dangling(given):
-    return "dangling", lambda folder: (folder / "dangling").symlink_to("nothing"), False
-
-
-def link(given):
-    return "link", lambda folder: (folder / "link").symlink_to(given.good), True
-
-
-def unreadable(given):
-    return "/proc/self/mem", nothing, False
-
-
-def device(given):
-    return "null", lambda folder: node(folder / "null", 3), False
-
-
-def pipe(given):
-    """A pipe without a writer, on which a command must not wait."""
-    return "pipe", lambda folder: os.mkfifo(folder / "pipe"), False
-
-
-def fed_pipe(given):
-    return "pipe", lambda folder: fed(folder / "pipe", (folder / given.good).read_bytes()), True
-
-
-def with_a_slash(given):
-    return f"{given.good}/", nothing, True
-
-
-def link_to_a_file(given):
-    def make(folder):
-        (folder / "old").write_text("old")
-        (folder / "link").symlink_to("old")
-
-    return "link", make, ("old",)
-
-
-def link_to_nothing(given):
-    return "link", lambda folder: (folder / "link").symlink_to("target"), ("target",)
-
-
-def link_to_nowhere(given):
-    return "link", lambda folder: (folder / "link").symlink_to("no/target"), False
-
-
-def null_device(given):
-    return "null", lambda folder: node(folder / "null", 3), ()
-
-
-def full_device(given):
-    return "full", lambda folder: node(folder / "full", 7), False
-
-
-def read_pipe(given):
-    return "pipe", lambda folder: drained(folder / "pipe"), ("received",)
-
-
-def open_file(given):
-    return "/dev/fd/2", nothing, ()
-
-
-def closed_file(given):
-    return "/dev/fd/987", nothing, False
-
-
-def in_proc(given):
-    return "/proc/nothing", nothing, False
-
-
-def in_sys(given):
-    return "/sys/nothing", nothing, False
-
-
-def ending_in_a_slash(given):
-    return "new/", nothing, False
-
-
-def name_of_250(given):
-    return "y" * 250, nothing, ("y" * 250,)
-
-
-def old_file(given):
-    return "old", lambda folder: (folder / "old").write_text("old"), ("old",)
-
-
-def picture_of_another(given):
-    def make(folder):
-        (folder / "mine.png").write_bytes(b"\x89PNG, mine")
-
-    return "mine", make, False
-
-
-def folder_of_another(given):
+def _of_another(folder, good):
     """A folder with files of every name that a command writes, which posnet did not write."""
-
-    def make(folder):
-        (folder / "mine").mkdir()
-        names = ("report.md", "report.json", "compare.params.png", "weights.html", "dataset.json", "convergence.md")
-        for name in names:
-            (folder / "mine" / name).write_text("mine")
-
-    return "mine", make, False
+    (folder / "mine").mkdir()
+    names = ("report.md", "report.json", "compare.params.png", "weights.html", "dataset.json", "convergence.md")
+    for name in names:
+        (folder / "mine" / name).write_text("mine")
 
 
-def link_to_a_folder(given):
-    def make(folder):
-        (folder / "real").mkdir()
-        (folder / "link").symlink_to("real")
-
-    return "link", make, ("real/*",)
-
-
-_ANY = [empty, with_a_NUL, too_long, loop]
-_READ = [missing, *_ANY, dangling, below_a_file]
-INPUTS = {
-    CHECKPOINT: [*_READ, a_folder, unreadable, device, pipe, link],
-    FILE: [*_READ, a_folder, device, pipe, link],
-    TEXT: [*_READ, a_folder, unreadable, fed_pipe, link],
-    FOLDER: [*_READ, a_file, device, pipe, link, with_a_slash],
+RAW = os.fsdecode(b"\xff\xfe")
+_NULL = "null", lambda folder, good: node(folder / "null", 3)
+# {name: (path, what is made first, what is there afterwards if it works, else False)}. {good} stands for a good path.
+BAD = {
+    "missing": ("nowhere/nothing", nothing, False),
+    "empty": ("", nothing, False),
+    "with a NUL": ("a\0b", nothing, False),
+    "too long": ("x" * 300, nothing, False),
+    "a folder": ("text", nothing, False),
+    "a file": ("text/test.xx", nothing, False),
+    "below a file": ("text/test.xx/nothing", nothing, False),
+    "loop": (*link("loop", "loop"), False),
+    "dangling": (*link("dangling", "nothing"), False),
+    "link": (*link("link"), True),
+    "unreadable": ("/proc/self/mem", nothing, False),
+    "device": (*_NULL, False),
+    # A pipe without a writer, on which a command must not wait.
+    "pipe": ("pipe", lambda folder, good: os.mkfifo(folder / "pipe"), False),
+    "fed pipe": ("pipe", lambda folder, good: fed(folder / "pipe", (folder / good).read_bytes()), True),
+    "with a slash": ("{good}/", nothing, True),
+    "link to a file": ("link", _old_and_link, ("old",)),
+    "link to nothing": (*link("link", "target"), ("target",)),
+    "link to nowhere": (*link("link", "no/target"), False),
+    "null device": (*_NULL, ()),
+    "full device": ("full", lambda folder, good: node(folder / "full", 7), False),
+    "read pipe": ("pipe", lambda folder, good: drained(folder / "pipe"), ("received",)),
+    "open file": ("/dev/fd/2", nothing, ()),
+    "closed file": ("/dev/fd/987", nothing, False),
+    "in proc": ("/proc/nothing", nothing, False),
+    "in sys": ("/sys/nothing", nothing, False),
+    "ending in a slash": ("new/", nothing, False),
+    "name of 250": ("y" * 250, nothing, ("y" * 250,)),
+    "old file": ("old", lambda folder, good: (folder / "old").write_text("old"), ("old",)),
+    "picture of another": ("mine", lambda folder, good: (folder / "mine.png").write_bytes(b"\x89PNG, mine"), False),
+    "folder of another": ("mine", _of_another, False),
+    "link to a folder": ("link", _linked_folder, ("real/*",)),
+    "input that is not UTF-8": (*link(RAW), True),
+    "output that is not UTF-8": (RAW, nothing, (RAW,)),
+    "folder that is not UTF-8": (RAW, nothing, (RAW, f"{RAW}/*")),
+    "two lines": ("a\nb", nothing, ("a\nb",)),
 }
-_FOLDERS = [*_ANY, dangling, a_file, below_a_file, device, pipe, in_proc, in_sys]
+_ANY = ("empty", "with a NUL", "too long", "loop")
+_READ = ("missing", *_ANY, "dangling", "below a file")
+INPUTS = {
+    CHECKPOINT: (*_READ, "a folder", "unreadable", "device", "pipe", "link", "input that is not UTF-8"),
+    FILE: (*_READ, "a folder", "device", "pipe", "link", "input that is not UTF-8"),
+    TEXT: (*_READ, "a folder", "unreadable", "fed pipe", "link", "input that is not UTF-8"),
+    FOLDER: (*_READ, "a file", "device", "pipe", "link", "with a slash", "input that is not UTF-8"),
+}
+_FOLDERS = (*_ANY, "dangling", "a file", "below a file", "device", "pipe", "in proc", "in sys")
 OUTPUTS = {
-    OUTPUT: [
-        *(missing, *_ANY, a_folder, below_a_file, link_to_nowhere, full_device, closed_file, in_proc, in_sys),
-        *(ending_in_a_slash, link_to_a_file, link_to_nothing, null_device, read_pipe, open_file, name_of_250, old_file),
-    ],
-    PICTURE: [
-        missing,
-        empty,
-        with_a_NUL,
-        too_long,
-        below_a_file,
-        in_proc,
-        in_sys,
-        ending_in_a_slash,
-        picture_of_another,
-    ],
-    NEW_FOLDER: [missing, *_FOLDERS, a_folder],
-    OUTPUT_FOLDER: [*_FOLDERS, folder_of_another, link_to_a_folder],
-    DOWNLOADS: [*_FOLDERS, link_to_a_folder],
-    CACHE: [*_ANY, a_folder, a_file, below_a_file, device, pipe, in_proc, in_sys],
+    OUTPUT: (
+        *("missing", *_ANY, "a folder", "below a file", "link to nowhere", "full device", "closed file", "in proc"),
+        *("in sys", "ending in a slash", "link to a file", "link to nothing", "null device", "read pipe", "open file"),
+        *("name of 250", "old file", "output that is not UTF-8", "two lines"),
+    ),
+    PICTURE: (
+        *("missing", "empty", "with a NUL", "too long", "below a file", "in proc", "in sys", "ending in a slash"),
+        "picture of another",
+    ),
+    NEW_FOLDER: ("missing", *_FOLDERS, "a folder"),
+    OUTPUT_FOLDER: (*_FOLDERS, "folder of another", "link to a folder", "folder that is not UTF-8"),
+    DOWNLOADS: (*_FOLDERS, "link to a folder"),
+    CACHE: (*_ANY, "a folder", "a file", "below a file", "device", "pipe", "in proc", "in sys"),
 }

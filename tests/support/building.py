@@ -10,6 +10,7 @@ from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.mixer_options import choices
 from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS, MixerSettings
+from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.models.mixer_language_model import MixerLanguageModel
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer, mixer_names
@@ -195,6 +196,10 @@ BANDED = [
     for options in ([{}, {"lightconv_global_context": True}] if name == "lightconv" else [{}])
 ]
 BANDED_IN_PLACES = [(name, options, place) for name, options in BANDED for place in get_mixer(name).places]
+
+
+POSITION_BASED = [name for name in mixer_names() if issubclass(get_mixer(name), PositionBasedMixer)]
+POSITION_BASED_IN_PLACES = [(name, place) for name in POSITION_BASED for place in get_mixer(name).places]
 
 
 def random_banded_case(name, options, place, seed, dtype=torch.float64):

@@ -3,6 +3,9 @@
 import random
 from pathlib import Path
 
+from posnet_data_prep.dataset import SETS
+from posnet_data_prep.prepare import main as prepare
+
 WORDS = 20
 
 
@@ -20,3 +23,12 @@ def make_corpus(folder, train=2000, valid=64, test=61, seed=1):
         ]
         (folder / f"{name}.xx").write_text("".join(f"{line}\n" for line in sources))
         (folder / f"{name}.yy").write_text("".join(f"{translate(line)}\n" for line in sources))
+
+
+def prepared(text, out, *options, **sizes):
+    """A dataset of posnet-prepare in the folder `out`, made of such files in the folder `text`."""
+    text.mkdir(exist_ok=True)
+    make_corpus(text, **sizes)
+    files = [word for name in SETS for word in (f"--{name}", *(str(text / f"{name}.{side}") for side in ("xx", "yy")))]
+    prepare(["corpus", *(options or ("--merges", "20")), "--workers", "1", "--out", str(out), *files])
+    return out

@@ -59,6 +59,11 @@ def blocks(text):
         yield _line(text, block.start(2)), block[1], block[2]
 
 
+def python(path):
+    """The code of each block of Python of a document."""
+    return [code for _, language, code in blocks((ROOT / path).read_text()) if language == "python"]
+
+
 def prose(text):
     """The text with fenced blocks replaced by empty lines."""
     return _FENCED.sub(lambda block: "\n" * block[0].count("\n"), text)

@@ -25,7 +25,7 @@ BEHIND = {
     r"fairseq-train .*--arch \w+_base ": "--cpu --encoder-layers 1 --decoder-layers 1 --max-tokens 400 --update-freq 1 "
     "--max-update 8 --save-interval-updates 1",
 }
-# The texts that a user would bring, made of those that the quickstart downloads.
+# The texts that a user would bring, made of those that the quickstart downloads; and what Python 3.14 needs.
 GIVEN = """
 text=data/quickstart.en-de
 for language in en de; do
@@ -33,6 +33,10 @@ for language in en de; do
     tail -n 40 "$text/test.$language" >test.$language
 done
 cp test.de base.de
+if .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 14))'; then
+    # As docs/troubleshooting.md says.
+    fairseq-train() { python -P posnet_fairseq/fairseq_plugin/optional_types.py fairseq-train "$@"; }
+fi
 """
 # step LINE COMMAND runs a command of README.md; made LINE PATH looks whether it wrote what it names.
 STEP = """

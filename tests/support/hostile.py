@@ -7,7 +7,6 @@ import logging
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from posnet_fairseq.shared.failures import explain
+from posnet_fairseq.shared.processes import repaired
 from support import commands
 
 ENDS = 2  # the exit code of a refusal
@@ -144,7 +144,9 @@ def train(options, monkeypatch):
 def in_process(command, stdin=b""):
     """Run a command in a process of its own, with the environment activated, and return its exit code."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(shlex.split(command), input=stdin, capture_output=True, env=os.environ | {"PATH": path})
+    done = subprocess.run(
+        repaired(shlex.split(command)), input=stdin, capture_output=True, env=os.environ | {"PATH": path}
+    )
     sys.stdout.write(done.stdout.decode(errors="replace"))
     sys.stderr.write(done.stderr.decode(errors="replace"))
     sys.stdout.flush()
@@ -167,9 +169,14 @@ def _look(path):
     return "file", hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def copy_of(world, folder):
-    """A copy of a folder, to change."""
-    return Path(shutil.copytree(world, folder, symlinks=True))
+def also(commands, sample, rows):
+    """The rows of a sample of names, for other commands: {name: command line}."""
+    return [
+        Row(f"{row.name}: {name}", command, row.says, before=row.before)
+        for row in rows
+        if row.name in sample
+        for name, command in commands.items()
+    ]
 
 
 def table(rows):

@@ -8,14 +8,10 @@ SENTENCES = {
     "fr": ("L’œil du chat s’ouvre : « il dort » dans la vieille maison.", "Qu’est-ce que c’est ? Ouvrez l'été !"),
     "cat": ("El gat dorm a la casa vella; l’home d’aquí col·labora.", "Obriu el fitxer, si us plau: «n'hi ha»!"),
     "pt-BR": ("O gato dorme na casa velha.", "Abra o arquivo, por favor — não é “difícil”!"),
-    "pl": ("Kot śpi w starym domu.", "Otwórz „plik”, proszę…"),
-    "vi": ("Con mèo ngủ trong ngôi nhà cũ.", "Vui lòng mở tệp!"),
     "tr": ("Kedi eski evde uyuyor. İstanbul’da ılık.", "Lütfen dosyayı açın!"),
     "gsw": ("D Chatz schlaaft im alte Huus.", "Mach s File uuf, bitte!"),
-    "hsb": ("Kóčka spi w starym domje.", "Wočińće dataju, prošu!"),
     # Cyrillic and Greek
     "ru": ("Кошка спит в старом доме.", "Откройте «файл», пожалуйста!"),
-    "uk": ("Кішка спить у старому будинку, п’ять об'єктів.", "Відкрийте файл, будь ласка!"),
     "srp_Cyrl": ("Мачка спава у старој кући.", "Отворите „датотеку“, молим!"),
     "el": ("Η γάτα κοιμάται στο παλιό σπίτι· ναι;", "Ανοίξτε το «αρχείο», παρακαλώ!"),
     # Arabic and Hebrew

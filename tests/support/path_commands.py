@@ -1,5 +1,6 @@
 """Every command that takes paths, with a valid value of each path."""
 
+import re
 import shlex
 from dataclasses import dataclass
 
@@ -14,6 +15,14 @@ NEW_FOLDER = "new folder"
 OUTPUT_FOLDER = "output folder"
 DOWNLOADS = "downloads"
 CACHE = "cache"
+# Patterns of the files that are made there.
+MADE = {
+    OUTPUT: ["{}"],
+    PICTURE: ["{}.*"],
+    NEW_FOLDER: ["{}", "{}/*"],
+    OUTPUT_FOLDER: ["{}", "{}/*"],
+    CACHE: ["{}*"],
+}
 
 
 @dataclass(frozen=True)
@@ -24,21 +33,57 @@ class Given:
     good: str
 
 
-@dataclass(frozen=True)
+# Paths by their names in command lines, which have them in braces. A command may give others.
+PATHS = {
+    "cache": Given(CACHE, "scores.sqlite"),
+    "checkpoint": Given(CHECKPOINT, "model.pt"),
+    "checkpoints": Given(CHECKPOINT, "model.pt"),
+    "codes": Given(FILE, "codes"),
+    "config": Given(TEXT, "comparison.yaml"),
+    "data": Given(FOLDER, "data"),
+    "downloads": Given(DOWNLOADS, "downloads"),
+    "file": Given(TEXT, "text/test.xx"),
+    "folder": Given(FOLDER, "run"),
+    "folders": Given(FOLDER, "analog"),
+    "input": Given(TEXT, "text/test.xx"),
+    "like": Given(FOLDER, "data"),
+    "mirror": Given(FOLDER, "text"),
+    "model": Given(CHECKPOINT, "model.pt"),
+    "models": Given(CHECKPOINT, "model.pt"),
+    "out": Given(OUTPUT_FOLDER, "figures"),
+    "output": Given(OUTPUT, "new.txt"),
+    "pieces": Given(FILE, "pieces.model"),
+    "prefix": Given(TEXT, "data/test.bpe.yy"),
+    "reference": Given(TEXT, "text/test.yy"),
+    "report": Given(TEXT, "report/report.json"),
+    "results": Given(FOLDER, "results"),
+    "runs": Given(FOLDER, "log"),
+    "scored": Given(TEXT, "text/test.yy"),
+    "shortlist": Given(FILE, "shortlist.safetensors"),
+    "source": Given(TEXT, "text/test.xx"),
+    "system": Given(TEXT, "text/test.xx"),
+    "target": Given(FILE, "text/train.yy"),
+    "test": Given(FILE, "text/test.xx"),
+    "train": Given(FILE, "text/train.xx"),
+    "valid": Given(FILE, "text/valid.xx"),
+}
+
+
 class Command:
     """A command line with the names of paths in braces.
 
-    Attributes:
+    Args:
         line: the command line.
-        paths: {name: :class:`Given`}.
-        makes: patterns of the files that it writes with valid paths.
+        makes: patterns of the files that it writes with valid paths; by default, what the kinds of its paths say.
         quick: whether to run it with valid paths, too.
+        others: paths that are not as in PATHS.
     """
 
-    line: str
-    paths: dict
-    makes: tuple = ()
-    quick: bool = True
+    def __init__(self, line, makes=None, quick=True, **others):
+        self.line, self.quick = line, quick
+        self.paths = {name: others.get(name) or PATHS[name] for name in re.findall(r"\{(\w+)\}", line)}
+        made = [form.format(path.good) for path in self.paths.values() for form in MADE.get(path.kind, ())]
+        self.makes = tuple(made if makes is None else makes)
 
     def filled(self, **paths):
         """The line with valid paths except those given."""
@@ -46,241 +91,72 @@ class Command:
         return self.line.format(**filled)
 
 
-_TRANSLATE = "posnet-translate {checkpoint} --beam 1 --max-len-b 2 --input {input} --output {output} --data {data}"
+_TRANSLATE = "posnet-translate {checkpoint} --beam 1 --max-len-b 2 --input {input} --output {output}"
+_ANALOG = "posnet-analog {model} --on output --noise none --test {source} {reference} --out {out}"
 _GENERATE = "posnet-generate {checkpoint} --max-len-b 2 --input {input} --output {output} --data {data}"
-_SCORE = "posnet-score --metrics bleu --resamples 40 --workers 1 --source {source} --reference {reference} "
+_DRAW = "posnet-plot weights {checkpoint} --sentence 'a1 a2' --out {out} --data {data}"
 _PREPARE = "--out {out} --workers 1 --dry-run"
-_FIGURES = ("figures", "figures/*")
+_SUBWORDS = ("--bpe-codes {codes}", "--sentencepiece-model {pieces}")
+NEW, PREPARED = Given(OUTPUT, "new.pt"), {"out": Given(OUTPUT_FOLDER, "prepared"), "makes": ()}
+EXPORTED = Given(NEW_FOLDER, "folder")
+LM = {"checkpoint": Given(CHECKPOINT, "lm/model.pt"), "data": Given(FOLDER, "lm")}
 COMMANDS = [
     *(
-        Command(
-            "posnet-analog {model} --on output --noise none --test {source} {reference} --out {out} "
-            f"{option} {{text}}",
-            {
-                "model": Given(CHECKPOINT, "model.pt"),
-                "source": Given(TEXT, "text/test.xx"),
-                "reference": Given(TEXT, "text/test.yy"),
-                "out": Given(OUTPUT_FOLDER, "crossbars"),
-                "text": Given(kind, good),
-            },
-            makes=("crossbars", "crossbars/*"),
-            quick=option == "--data",
-        )
-        for option, kind, good in (
-            ("--data", FOLDER, "data"),
-            ("--bpe-codes", FILE, "codes"),
-            ("--sentencepiece-model", FILE, "pieces.model"),
-        )
+        Command(f"{_ANALOG} {option}", quick=option == "--data {data}", out=Given(OUTPUT_FOLDER, "crossbars"))
+        for option in ("--data {data}", *_SUBWORDS)
     ),
-    Command(
-        "posnet-average {folder} --num 1 --out {out}",
-        {"folder": Given(FOLDER, "run"), "out": Given(OUTPUT, "new.pt")},
-        makes=("new.pt",),
-    ),
-    Command(
-        "posnet-precompute {checkpoint} --out {out} --max-length 32 --data {data}",
-        {
-            "checkpoint": Given(CHECKPOINT, "model.pt"),
-            "out": Given(OUTPUT, "new.pt"),
-            "data": Given(FOLDER, "data"),
-        },
-        makes=("new.pt",),
-    ),
-    Command(
-        f"{_TRANSLATE} --bpe-codes {{codes}}",
-        {
-            "checkpoint": Given(CHECKPOINT, "model.pt"),
-            "input": Given(TEXT, "text/test.xx"),
-            "output": Given(OUTPUT, "new.txt"),
-            "data": Given(FOLDER, "data"),
-            "codes": Given(FILE, "codes"),
-        },
-        makes=("new.txt",),
-    ),
-    Command(
-        f"{_TRANSLATE} --sentencepiece-model {{pieces}}",
-        {
-            "checkpoint": Given(CHECKPOINT, "model.pt"),
-            "input": Given(TEXT, "text/test.xx"),
-            "output": Given(OUTPUT, "new.txt"),
-            "data": Given(FOLDER, "data"),
-            "pieces": Given(FILE, "pieces.model"),
-        },
-        makes=("new.txt",),
-    ),
-    Command(
-        f"{_TRANSLATE} --pretokenized --max-len-b 30 --prefix {{prefix}}",
-        {
-            "checkpoint": Given(CHECKPOINT, "model.pt"),
-            "input": Given(TEXT, "text/test.xx"),
-            "output": Given(OUTPUT, "new.txt"),
-            "data": Given(FOLDER, "data"),
-            "prefix": Given(TEXT, "data/test.bpe.yy"),
-        },
-        makes=("new.txt",),
-    ),
+    Command("posnet-average {folder} --num 1 --out {out}", out=NEW),
+    Command("posnet-precompute {checkpoint} --out {out} --max-length 32 --data {data}", out=NEW),
+    *(Command(f"{_TRANSLATE} --data {{data}} {option}") for option in _SUBWORDS),
+    Command(f"{_TRANSLATE} --data {{data}} --pretokenized --max-len-b 30 --prefix {{prefix}}"),
     Command(
         "posnet-translate {checkpoint} --input {input} --output {output} --pretokenized --score-translations {scored}",
-        {
-            "checkpoint": Given(CHECKPOINT, "model.pt"),
-            "input": Given(TEXT, "text/test.xx"),
-            "output": Given(OUTPUT, "new.txt"),
-            "scored": Given(TEXT, "text/test.yy"),
-        },
-        makes=("new.txt",),
         quick=False,
     ),
+    Command(f"{_TRANSLATE} --data {{data}} --shortlist {{shortlist}}"),
     Command(
-        f"{_TRANSLATE} --shortlist {{shortlist}}",
-        {
-            "checkpoint": Given(CHECKPOINT, "model.pt"),
-            "input": Given(TEXT, "text/test.xx"),
-            "output": Given(OUTPUT, "new.txt"),
-            "data": Given(FOLDER, "data"),
-            "shortlist": Given(FILE, "shortlist.safetensors"),
-        },
-        makes=("new.txt",),
+        "posnet-export {checkpoint} --out {out} --shortlist-from {data}", quick=False, out=Given(NEW_FOLDER, "model")
     ),
-    Command(
-        "posnet-export {checkpoint} --out {out} --shortlist-from {data}",
-        {
-            "checkpoint": Given(CHECKPOINT, "model.pt"),
-            "out": Given(NEW_FOLDER, "model"),
-            "data": Given(FOLDER, "data"),
-        },
-        makes=("model", "model/*"),
-        quick=False,
-    ),
-    *(
-        Command(
-            f"{_GENERATE} {option} {{text}}",
-            {
-                "checkpoint": Given(CHECKPOINT, "lm/model.pt"),
-                "input": Given(TEXT, "text/test.xx"),
-                "output": Given(OUTPUT, "new.txt"),
-                "data": Given(FOLDER, "lm"),
-                "text": Given(FILE, good),
-            },
-            makes=("new.txt",),
-            quick=option == "--bpe-codes",
-        )
-        for option, good in (("--bpe-codes", "codes"), ("--sentencepiece-model", "pieces.model"))
-    ),
+    *(Command(f"{_GENERATE} {option}", quick="codes" in option, **LM) for option in _SUBWORDS),
     Command(
         "posnet-export {checkpoint} --out {out} --data {data} --bpe-codes {codes}",
-        {
-            "checkpoint": Given(CHECKPOINT, "fast.pt"),
-            "out": Given(NEW_FOLDER, "folder"),
-            "data": Given(FOLDER, "data"),
-            "codes": Given(FILE, "codes"),
-        },
-        makes=("folder", "folder/*"),
+        checkpoint=Given(CHECKPOINT, "fast.pt"),
+        out=EXPORTED,
     ),
+    Command("posnet-export {checkpoint} --out {out} --sentencepiece-model {pieces}", out=EXPORTED),
+    *(Command(f"{_DRAW} {option}", quick=False) for option in _SUBWORDS),
+    Command("posnet-plot curves {runs} --out {out}", out=Given(PICTURE, "curves")),
+    Command("posnet-plot analog {folders} --out {out}", out=Given(PICTURE, "crossbars")),
+    Command("posnet-plot compare {report} --out {out}"),
+    Command("posnet-plot study convergence --results {results} --out {out}", quick=False),
     Command(
-        "posnet-export {checkpoint} --out {out} --sentencepiece-model {pieces}",
-        {
-            "checkpoint": Given(CHECKPOINT, "model.pt"),
-            "out": Given(NEW_FOLDER, "folder"),
-            "pieces": Given(FILE, "pieces.model"),
-        },
-        makes=("folder", "folder/*"),
-    ),
-    *(
-        Command(
-            f"posnet-plot weights {{checkpoint}} --sentence 'a1 a2' --out {{out}} --data {{data}} {option} {{text}}",
-            {
-                "checkpoint": Given(CHECKPOINT, "model.pt"),
-                "out": Given(OUTPUT_FOLDER, "figures"),
-                "data": Given(FOLDER, "data"),
-                "text": Given(FILE, good),
-            },
-            makes=_FIGURES,
-            quick=False,
-        )
-        for option, good in (("--bpe-codes", "codes"), ("--sentencepiece-model", "pieces.model"))
-    ),
-    Command(
-        "posnet-plot curves {runs} --out {out}",
-        {"runs": Given(FOLDER, "log"), "out": Given(PICTURE, "curves")},
-        makes=("curves.*",),
-    ),
-    Command(
-        "posnet-plot analog {folders} --out {out}",
-        {"folders": Given(FOLDER, "analog"), "out": Given(PICTURE, "crossbars")},
-        makes=("crossbars.*",),
-    ),
-    Command(
-        "posnet-plot compare {report} --out {out}",
-        {"report": Given(TEXT, "report/report.json"), "out": Given(OUTPUT_FOLDER, "figures")},
-        makes=_FIGURES,
-    ),
-    Command(
-        "posnet-plot study convergence --results {results} --out {out}",
-        {"results": Given(FOLDER, "results"), "out": Given(OUTPUT_FOLDER, "figures")},
-        makes=_FIGURES,
-        quick=False,
-    ),
-    Command(
-        f"{_SCORE} --system a={{system}} --out {{out}} --cache {{cache}}",
-        {
-            "source": Given(TEXT, "text/test.xx"),
-            "reference": Given(TEXT, "text/test.yy"),
-            "system": Given(TEXT, "text/test.xx"),
-            "out": Given(OUTPUT_FOLDER, "figures"),
-            "cache": Given(CACHE, "scores.sqlite"),
-        },
-        makes=("figures", "figures/*", "scores.sqlite*"),
+        "posnet-score --metrics bleu --resamples 40 --workers 1 --source {source} --reference {reference} "
+        "--system a={system} --out {out} --cache {cache}"
     ),
     Command(
         "posnet-score --config {config} --out {out} --cache scores.sqlite",
-        {"config": Given(TEXT, "comparison.yaml"), "out": Given(OUTPUT_FOLDER, "figures")},
         makes=("figures", "figures/*", "scores.sqlite*"),
     ),
     Command(
         f"posnet-prepare corpus --train {{source}} {{target}} --valid {{valid}} text/valid.yy -s xx -t yy {_PREPARE} "
         "--test {test} text/test.yy",
-        {
-            "source": Given(FILE, "text/train.xx"),
-            "target": Given(FILE, "text/train.yy"),
-            "valid": Given(FILE, "text/valid.xx"),
-            "test": Given(FILE, "text/test.xx"),
-            "out": Given(OUTPUT_FOLDER, "prepared"),
-        },
+        source=Given(FILE, "text/train.xx"),
+        **PREPARED,
     ),
     Command(
         "posnet-prepare corpus --train text/train.xx text/train.yy --valid text/valid.xx text/valid.yy -s xx -t yy "
         f"--like {{like}} {_PREPARE}",
-        {"like": Given(FOLDER, "data"), "out": Given(OUTPUT_FOLDER, "prepared")},
+        **PREPARED,
     ),
-    Command(
-        f"posnet-prepare text --train {{train}} --valid {{valid}} --test {{test}} {_PREPARE}",
-        {
-            "train": Given(FILE, "text/train.xx"),
-            "valid": Given(FILE, "text/valid.xx"),
-            "test": Given(FILE, "text/test.xx"),
-            "out": Given(OUTPUT_FOLDER, "prepared"),
-        },
-    ),
-    Command(
-        f"posnet-prepare quickstart.en-de --downloads {{downloads}} --mirror {{mirror}} {_PREPARE}",
-        {
-            "downloads": Given(DOWNLOADS, "downloads"),
-            "mirror": Given(FOLDER, "text"),
-            "out": Given(OUTPUT_FOLDER, "prepared"),
-        },
-    ),
-    Command("posnet-length-ratio {data}", {"data": Given(FOLDER, "data")}),
+    Command(f"posnet-prepare text --train {{train}} --valid {{valid}} --test {{test}} {_PREPARE}", **PREPARED),
+    Command(f"posnet-prepare quickstart.en-de --downloads {{downloads}} --mirror {{mirror}} {_PREPARE}", **PREPARED),
+    Command("posnet-length-ratio {data}"),
     Command(
         "posnet-bench decode --mixers --checkpoints {checkpoints} --beams 1 --lengths 4 --sentences 1 --rounds 1",
-        {"checkpoints": Given(CHECKPOINT, "model.pt")},
         quick=False,
     ),
-    Command(
-        "posnet-bench translate {models} {file} --beam 1 --rounds 1",
-        {"models": Given(CHECKPOINT, "model.pt"), "file": Given(TEXT, "text/test.xx")},
-        quick=False,
-    ),
+    Command("posnet-bench translate {models} {file} --beam 1 --rounds 1", quick=False),
 ]
 # Those that take no path.
 WITHOUT_PATHS = {"posnet-doctor", "posnet-mixers"}
-ELSEWHERE = {"posnet-run"}  # its paths are settings, which tests/recipes/test_shell.py gives as variables too
+ELSEWHERE = {"posnet-run"}  # its paths are settings, which tests/recipes/test_settings.py gives

@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
-import pytest
 import yaml
 
 from posnet_eval.score import main
+from support import commands
 from support.made_up import translated
 
 SIZE = 60
@@ -30,12 +30,7 @@ def run(capsys, *arguments):
 
 def refused(capsys, *arguments):
     """What is said on standard error."""
-    with pytest.raises(SystemExit) as exit:
-        main(list(arguments))
-    assert exit.value.code == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    return said.err
+    return commands.refused(capsys, main, *arguments)
 
 
 def report(folder="report"):

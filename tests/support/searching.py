@@ -8,7 +8,7 @@ from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.hypotheses import Hypothesis
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.text import synthetic
-from support.building import WORDS, build_model, pad, sentences
+from support.building import WORDS, build_model, pad
 
 DICTIONARY = synthetic.dictionary(WORDS)
 
@@ -90,6 +90,3 @@ def trained_model(mixer, updates=800, **options):
         loss.backward()
         optimizer.step()
     return model.eval(), float(loss.detach())
-
-
-__all__ = ["DICTIONARY", "assert_same", "fairseq_search", "search", "sentences", "trained_model"]

@@ -9,6 +9,8 @@ import torch
 import yaml
 from transformers import XLMRobertaConfig, XLMRobertaModel, XLMRobertaTokenizerFast
 
+from posnet_eval.metrics.comet import import_models
+
 TEXT = (
     "the cat sat on the mat", "a dog ran over the bridge", "two birds sing in the old tree", "we read this book today",
     "die Katze saß auf der Matte", "ein Hund lief über die Brücke", "zwei Vögel singen im alten Baum",
@@ -47,14 +49,12 @@ def make_encoder(folder, seed=1):
 
 def make_comet(folder, encoder, seed=1, **settings):
     """Make a COMET of an encoder, with a head of random numbers; return its folder."""
-    from comet.models import RegressionMetric
-
     settings = {
         "encoder_model": "XLM-RoBERTa", "pretrained_model": str(encoder), "hidden_sizes": [48, 16], "train_data": [],
         "validation_data": [], "nr_frozen_epochs": 0.3, "keep_embeddings_frozen": True,
     } | settings  # fmt: skip
     torch.manual_seed(seed)
-    model = RegressionMetric(**settings)
+    model = import_models().RegressionMetric(**settings)
     if model.layerwise_attention:
         for number, weight in enumerate(model.layerwise_attention.scalar_parameters):
             weight.data.fill_(0.3 * number)

@@ -2,7 +2,7 @@
 
 import json
 
-from posnet_fairseq.runs.training_log import records
+from posnet_fairseq.runs.training import records
 
 
 def training_log(updates=20, start=8.0, gpu=False, end="\n"):

@@ -1,7 +1,4 @@
-"""What the check of a GPU measures: ``python -m posnet_fairseq.bench.gpu_check.measures WHAT``.
-
-``memory SCRATCH`` prints a table; ``text NAME LINES`` writes NAME.en and NAME.de.
-"""
+"""The memory of training steps, as the check of a GPU measures it: ``python -m ...gpu_check.measures SCRATCH``."""
 
 import random
 import re
@@ -69,7 +66,7 @@ def memory(scratch: Path) -> None:
         write_text(folder / "train", UPDATES * 16384 // LENGTH, words, LENGTH - 1)
         made = "fairseq-preprocess --source-lang en --target-lang de --joined-dictionary".split()
         made += ["--trainpref", str(folder / "train"), "--destdir", str(folder / "bin")]
-        subprocess.run(made, check=True, capture_output=True)
+        subprocess.run(repaired(made), check=True, capture_output=True)
     entries = len((folder / "bin" / "dict.de.txt").read_text(encoding="utf-8").splitlines()) + 4
     shown = table(f"GiB, {entries:,} words", "size", "tokens", "precision", "estimated", "measured", "ratio")
     for mixer, size, tokens, precision in rows:
@@ -84,12 +81,8 @@ def memory(scratch: Path) -> None:
 
 @command
 def main(arguments: Sequence[str] | None) -> None:
-    """Write text or print the table of memory."""
-    what, path, *given = sys.argv[1:] if arguments is None else arguments
-    if what == "text":
-        write_text(Path(path), int(given[0]), words=99, length=12, seed=len(path))
-    else:
-        memory(Path(path))
+    """Print the table of memory."""
+    memory(Path((arguments or sys.argv[1:])[0]))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,7 +17,6 @@ from posnet_fairseq.inference.packing.linears import (
     PlainLinear,
     VocabularyLinear,
 )
-from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.energies import Energy
 from posnet_fairseq.mixers.bases.gating import Gating
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
@@ -28,8 +27,6 @@ from posnet_fairseq.transformer.layers import FeedForward
 # Activations that a linear layer computes with its products.
 _JOINED: dict[Callable, Activation] = {ACTIVATIONS["relu"]: "relu", ACTIVATIONS["gelu"]: "gelu"}
 _PROJECTIONS = ("query_proj", "key_proj", "out_proj")
-# Self-attention without a gate, whose queries, keys and values are of the same tokens.
-_JOINABLE = ("encoder", "none"), ("decoder", "none")
 # Of the layer that is timed, once for all: if a layer of this size is faster when packed, so are all but the smallest.
 _TOKENS, _INPUTS, _OUTPUTS = 16, 512, 4096
 # Results differ in rounding: below this gain, which another measurement may miss, weights stay as they are.
@@ -64,8 +61,6 @@ def pack(module: Any, dtype: str, embeddings: dict[nn.Module, nn.Module] | None 
         module.activation = ACTIVATIONS["linear"] if module.activation in _JOINED else module.activation
     if isinstance(module, TokenMixer) and module.place != "cross" and _is_gelu(module.gating):
         module.gating = JoinedGating(module.gating, functools.partial(_linear, activation="gelu", dtype=dtype))
-    if dtype == "int8" and isinstance(module, ContentBasedMixer) and (module.place, module.gating.kind) in _JOINABLE:
-        _join_projections(module, make)  # inputs are rounded once; in other precisions there is nothing to gain
     for name, child in list(module.named_children()):
         if isinstance(child, nn.Linear) and _multiplies_tokens(module, name):
             # A gate makes the context of some tokens many times as large as that of others.
@@ -73,7 +68,7 @@ def pack(module: Any, dtype: str, embeddings: dict[nn.Module, nn.Module] | None 
             setattr(module, name, Int8Linear(child, by_row=True) if gated and dtype == "int8" else make(child))
         elif type(child) is nn.Embedding:
             setattr(module, name, embedding_of(child))
-        elif not isinstance(child, VocabularyLinear | JoinedGating | JoinedLinear):
+        elif not isinstance(child, VocabularyLinear | JoinedGating):
             pack(child, dtype, embeddings)
 
 
@@ -141,66 +136,26 @@ def _seconds(layer: nn.Module, x: Tensor, times: int = 5) -> float:
     return min(seconds)
 
 
-class JoinedLinear(nn.Module):
-    """Linear layers of the same tokens by one product.
-
-    Results of all but the first wait by their tokens, which go when an error comes between; several threads may use it.
-    """
-
-    def __init__(self, layers: Sequence[Any], pack: Callable[[nn.Linear], nn.Module]) -> None:
-        super().__init__()
-        self._widths = [layer.out_features for layer in layers]
-        self._product = pack(_joined(*layers))
-        self._waiting: Any = WeakTensorKeyDictionary()
-
-    def forward(self, tokens: Tensor, which: int = 0) -> Tensor:
-        """Map tokens (..., in_features) to what layer number `which` makes of them; call 0 first, the last last."""
-        if which == 0:
-            self._waiting[tokens] = self._product(tokens).split(self._widths, dim=-1)
-        found = self._waiting[tokens] if which + 1 < len(self._widths) else self._waiting.pop(tokens)
-        return found[which]
-
-
-class JoinedPart(nn.Module):
-    """One of the layers in a :class:`JoinedLinear`."""
-
-    def __init__(self, joined: JoinedLinear, which: int) -> None:
-        super().__init__()
-        self._joined, self._which = [joined], which  # in a list: it is a child of another module
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Map tokens as the layer does, after the first one has been called with them."""
-        return self._joined[0](tokens, self._which)
-
-
-def _join_projections(mixer: ContentBasedMixer, pack: Callable[[nn.Linear], nn.Module]) -> None:
-    """Compute the queries, keys and values of self-attention by one product."""
-    names = ["query_proj", "key_proj"] if mixer.has_keys else ["query_proj"]
-    layers = [*(getattr(mixer, name) for name in names), mixer.gating.value_proj]
-    if not all(isinstance(layer, nn.Linear) for layer in layers):  # some mixers have other projections
-        return
-    joined = JoinedLinear(layers, pack)
-    parts = [joined, *(JoinedPart(joined, which) for which in range(1, len(layers)))]
-    for owner, name, part in zip([mixer] * len(names) + [mixer.gating], [*names, "value_proj"], parts, strict=True):
-        setattr(owner, name, part)
-
-
 class JoinedGating(nn.Module):
     """The ``gelu`` gate of self-attention, whose values and gate are of the same tokens, by one product with GELU."""
 
     def __init__(self, gating: Gating, pack: Callable[[nn.Linear], nn.Module]) -> None:
         super().__init__()
         self.kind = gating.kind
-        self.value_and_gate = JoinedLinear([gating.value_proj, gating.gate_proj], pack)
+        self.value_and_gate = pack(_joined(gating.value_proj, gating.gate_proj))
         self.value_norm: Any = gating.value_norm
+        # By their tokens, which go when an error comes between; several threads may use a model.
+        self._waiting: Any = WeakTensorKeyDictionary()
 
     def value(self, memory: Tensor) -> Tensor:
         """Return values (B, N, D) of tokens (B, N, D). Their gate waits for :meth:`forward`."""
-        return self.value_norm(self.value_and_gate(memory))
+        value, gate = self.value_and_gate(memory).chunk(2, dim=-1)
+        self._waiting[memory] = gate
+        return self.value_norm(value)
 
     def forward(self, context: Tensor, query: Tensor) -> Tensor:
         """Gate the mixed values (B, N, D) by the same tokens (B, N, D)."""
-        return context * self.value_and_gate(query, 1)
+        return context * self._waiting.pop(query)
 
 
 def _joined(*layers: Any) -> nn.Linear:

@@ -12,9 +12,11 @@ from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops import bucket_attention, kernels
 from posnet_fairseq.ops.chunks import in_chunks
 from posnet_fairseq.ops.dropout import dropout
+from posnet_fairseq.ops.grid import Grid
 from posnet_fairseq.ops.heads import split_heads
 from posnet_fairseq.ops.initialization import ONE_OF_THREE, linear
 from posnet_fairseq.ops.masking import normalized
+from posnet_fairseq.ops.offset_gather import gather_by_offset, key_energy, plus_products, sum_by_offset
 from posnet_fairseq.ops.offsets import scaled
 
 
@@ -55,8 +57,23 @@ class ContentBasedMixer(TokenMixer):
         """
         return offsets
 
+    def offset_table(self, q: Tensor) -> Tensor | None:
+        """Return what queries add to energies for each row of :meth:`prepare`, (B or 1, H, N or 1, T)."""
+        return None
+
+    def key_vectors(self) -> Tensor | None:
+        """Return vectors that keys are multiplied with for each row, divided by √d then, (H or 1, T, d)."""
+        return None
+
+    def value_vectors(self) -> Tensor | None:
+        """Return vectors that are added to values for each row, (H or 1, T, d)."""
+        return None
+
     def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
-        """Return α̂ before masking.
+        """Return α̂ before masking: by default q·k plus what queries and keys have for rows.
+
+        If it is that, kernels compute :meth:`mix` on GPUs, and :mod:`posnet_fairseq.ops.bucket_attention` that of many
+        tokens on a grid.
 
         Args:
             q: (B, H, N, d), queries already divided by √d.
@@ -66,15 +83,12 @@ class ContentBasedMixer(TokenMixer):
         Returns:
             A new tensor, (B, H, N, M).
         """
-        raise NotImplementedError
-
-    def offset_table(self, q: Tensor) -> Tensor | None:
-        """Return what :meth:`energy` adds to q·k for each row of :meth:`prepare`, (B or 1, H, N or 1, T).
-
-        None if it is no such sum. If it is one, and values are those of the tokens, kernels compute :meth:`mix` on
-        GPUs, and :mod:`posnet_fairseq.ops.bucket_attention` that of many tokens on a grid.
-        """
-        return None
+        table, vectors = self.offset_table(q), self.key_vectors()
+        energy = None if table is None else gather_by_offset(table.expand(-1, -1, q.size(2), -1), index)
+        if vectors is not None:
+            of_keys = key_energy(k, vectors * self.scale, index)
+            energy = of_keys if energy is None else energy + of_keys
+        return q @ k.mT if energy is None else plus_products(energy, q, k)
 
     def weights(self, q: Tensor, k: Any, index: Any, padding_mask: Tensor | None, hidden: Tensor | None) -> Tensor:
         """Return α, (B, H, N, M), in float32 at least.
@@ -84,8 +98,11 @@ class ContentBasedMixer(TokenMixer):
         return normalized(self.energy(q, k, index), padding_mask, hidden)
 
     def mix_values(self, weights: Tensor, v: Tensor, index: Any) -> Tensor:
-        """Return Σ_m α_nm v_m, (B, H, N, d)."""
-        return weights @ v
+        """Return Σ_m α_nm v_m, (B, H, N, d), with what values have for rows."""
+        vectors = self.value_vectors()
+        if vectors is None:
+            return weights @ v
+        return weights @ v + sum_by_offset(weights, index, vectors.size(1)) @ vectors
 
     def part_size(self, energies: int) -> int:
         """Return how many times the usual number of sentences are mixed at once, by the energies of a batch."""
@@ -105,12 +122,9 @@ class ContentBasedMixer(TokenMixer):
         queries = 1 if context.beam > 1 else q.size(2)
         offsets = context.offsets(queries, keys, context.first)
         if plain and context.grid is not None and not self.drop_probability:
-            of_none = self.offset_table(q[:0])  # None, or as wide as that of all
-            if of_none is not None and bucket_attention.is_faster(q, keys, of_none.size(-1)):
-                # Contiguous: they are read in blocks, several times, and what they are views of is freed.
-                q, k, v = q.contiguous(), cast(Tensor, k).contiguous(), v.contiguous()
-                table, index = cast(Tensor, self.offset_table(q)), self.prepare(offsets)
-                return bucket_attention.attend(q, k, v, table, index, context.padding_mask), None
+            mixed = self._mix_by_buckets(q, k, v, offsets, context)
+            if mixed is not None:
+                return mixed, None
         future = offsets < 0 if self.causal and context.state is None else None
         index = self.prepare(offsets)
 
@@ -136,7 +150,9 @@ class ContentBasedMixer(TokenMixer):
     def _mix_by_kernels(self, q: Tensor, k: Any, v: Tensor, context: MixingContext) -> Tensor | None:
         from posnet_fairseq.ops.kernels import attention_kernels  # imports triton
 
-        table = self.offset_table(q) if attention_kernels.takes(q) else None
+        if not attention_kernels.takes(q) or self.key_vectors() is not None or self.value_vectors() is not None:
+            return None
+        table = self.offset_table(q)
         if table is None:
             return None
         queries, keys, ratio = q.size(2), v.size(2), context.length_ratio
@@ -144,3 +160,13 @@ class ContentBasedMixer(TokenMixer):
         index = self.prepare(offsets[None])[0]
         settings = context.padding_mask, self.drop_probability, self.causal, ratio
         return attention_kernels.attend(q, k, v, table, index, *settings)
+
+    def _mix_by_buckets(self, q: Tensor, k: Any, v: Tensor, offsets: Any, context: MixingContext) -> Tensor | None:
+        of_none, of_keys, of_values = self.offset_table(q[:0]), self.key_vectors(), self.value_vectors()
+        counts = [x.size(i) for x, i in ((of_none, -1), (of_keys, -2), (of_values, -2)) if x is not None]
+        if not counts or not bucket_attention.is_faster(q, v.size(2), counts[0]):
+            return None
+        index, grid = self.prepare(offsets), cast(Grid, context.grid)
+        of_keys = None if of_keys is None else of_keys * self.scale
+        of_queries = self.offset_table(q)
+        return bucket_attention.attend(q, k, v, of_queries, of_keys, of_values, index, grid, context.padding_mask)

@@ -27,7 +27,8 @@ class DecodingState:
         tables: weights by position, which all rows share.
         values: what mixers leave in place when hypotheses move: values of the last tokens, see
             :mod:`posnet_fairseq.ops.beam_backpointers`, or keys and values, see :class:`Lineage`; None in others.
-        lineage: of the hypotheses, which layers share.
+        lineage: of the hypotheses.
+        owns_lineage: whether :meth:`reorder` moves it, too; False if layers share it.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class DecodingState:
         self.rows: dict[str, Tensor] = {}
         self.tables: dict[str, Tensor] = {}
         self.values: Tensor | None = None
-        self.lineage = Lineage()
+        self.lineage, self.owns_lineage = Lineage(), True
         # The memory of rows, with room for more tokens, and that of rows before the last reordering, to write to next.
         self._room: dict[str, Tensor] = {}
         self._spare: dict[str, Tensor] = {}
@@ -138,17 +139,14 @@ class DecodingState:
                 return self.select(*order_of_sentences(order, self.sentences, self.beam))
             if not self.rows and self.batch_size is not None:
                 torch.empty(self.batch_size, device=order.device).index_select(0, order)
-            self.lineage.reorder(order)
-            self.reorder_rows(order)
+            for name in self.rows:
+                self._reorder_row(name, order)
+            if self.owns_lineage:
+                self.lineage.reorder(order)
+            self.batch_size = order.size(0)
         except IndexError as error:  # of CPUs; to look first would make GPUs wait
             has = f"this state has {self.batch_size} hypotheses, numbered from 0"
             raise UsageError(f"order {order.tolist()!s:.80}: {has}. Give numbers of these.") from error
-
-    def reorder_rows(self, order: Tensor) -> None:
-        """Reorder what this state has of each hypothesis, in self-attention; :attr:`lineage` is left alone."""
-        for name in self.rows:
-            self._reorder_row(name, order)
-        self.batch_size = order.size(0)
 
     def _reorder_row(self, name: str, order: Tensor) -> None:
         rows, room = self.rows[name], self._room.pop(name, None)

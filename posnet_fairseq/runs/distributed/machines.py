@@ -4,6 +4,7 @@ They talk through the store by which torchrun brought them together, which is a 
 """
 
 import hashlib
+import itertools
 import json
 import os
 import time
@@ -61,12 +62,11 @@ class Share:
         if processes != self.processes:
             number = f"{here} has {self.processes} processes and the first has {processes}"
             return f"{number}. Give all the same number (--gpus)."
-        for place, (own, first) in enumerate(zip(self.arguments, arguments, strict=False)):
-            if own != first and place > 0 and self.arguments[place - 1] not in PLACES:
-                own, first = (" ".join(words[place - 1 : place + 1]) for words in (self.arguments, arguments))
+        for pairs in zip(itertools.pairwise(self.arguments), itertools.pairwise(arguments), strict=False):
+            own, first = map(" ".join, pairs)
+            if pairs[0][1] != pairs[1][1] and pairs[0][0] not in PLACES:
                 return f"{here} would train with {own} and the first with {first}. Give all the same settings."
-        if len(self.arguments) > len(arguments):
-            more = " ".join(self.arguments[len(arguments) :])
+        if more := " ".join(self.arguments[len(arguments) :]):
             return f"{here} would train with {more} and the first without. Give all the same settings."
         if dataset != self.dataset:
             return f"{here} has other data than the first: {self.arguments[0]}. Let all machines see the same folder."

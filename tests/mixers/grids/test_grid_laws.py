@@ -116,9 +116,10 @@ def test_law_of_grids(name, law):
     law(grids.build_mixer(name))
 
 
+@pytest.mark.parametrize(("grid", "extra_tokens"), [(grids.GRID, grids.EXTRA), ((3, 2), 5), ((1, 7), 0)], ids=str)
 @every_mixer
-def test_an_image_at_a_time_changes_nothing(monkeypatch, name):
-    mixer = grids.build_mixer(name)
+def test_an_image_at_a_time_changes_nothing(monkeypatch, name, grid, extra_tokens):
+    mixer = grids.build_mixer(name, grid, extra_tokens)
     x, padding = random_batch(mixer)
     results = []
     for _ in range(2):
