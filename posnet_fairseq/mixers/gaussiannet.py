@@ -12,10 +12,10 @@ from posnet_fairseq.registry import register_mixer
 CENTRES = {"encoder": (-1, 0, 1), "decoder": (-1, 0)}
 
 
-def centres(place: str, num_heads: int) -> Tensor:
-    """o_h, where each head looks from its query: (H,), whole numbers."""
+def centres(place: str, num_heads: int) -> list[int]:
+    """o_h, where each head looks from its query."""
     cycle = CENTRES[place]
-    return torch.tensor([cycle[head % len(cycle)] for head in range(num_heads)])
+    return [cycle[head % len(cycle)] for head in range(num_heads)]
 
 
 class Curves(Energy):
@@ -28,9 +28,9 @@ class Curves(Energy):
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__()
-        steps = torch.arange(self.reach, -self.reach - 1, -1)  # m - n
-        distances = steps - centres(settings.place, settings.num_heads)[:, None]
-        self.register_buffer("distances", distances[:, None], persistent=False)
+        steps = range(self.reach, -self.reach - 1, -1)  # m - n
+        distances = [[[step - centre for step in steps]] for centre in centres(settings.place, settings.num_heads)]
+        self.register_buffer("distances", torch.tensor(distances), persistent=False)
 
     def table(self, at: Tensor, keys: int, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
         """(H, 1, 2R + 1): every query has the same. In float64, whatever the model's precision."""

@@ -31,10 +31,10 @@ class GPSA(ContentBasedMixer):
         self.cells = settings.cells
         if self.cells is None:
             # The offset n - m of what a head looks at.
-            linear = 2 * -centres(settings.place, settings.num_heads).float()[:, None]
+            linear = torch.tensor([[-2.0 * centre] for centre in centres(settings.place, settings.num_heads)])
         else:
             linear = F.pad(2 * _square(settings.num_heads), (0, int(self.cells.extra_tokens > 0)))
-        self.position_weight = nn.Parameter(torch.cat([-torch.ones_like(linear[:, :1]), linear], dim=1))
+        self.position_weight = nn.Parameter(F.pad(linear, (1, 0), value=-1.0))
         self.gate = nn.Parameter(torch.ones(settings.num_heads))
 
     def prepare(self, offsets: Any) -> tuple[Tensor, ...]:

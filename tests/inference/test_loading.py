@@ -106,3 +106,16 @@ def test_translating_loads_torch_and_nothing_else_that_is_large(tmp_path, name):
     assert "torch" in loaded
     assert not HEAVY & {module.partition(".")[0] for module in loaded}
     assert not {"torch._dynamo", "torch._inductor", "torch.onnx", "onnxruntime"} & loaded
+
+
+def test_no_mixer_imports_the_compiler_when_it_is_loaded(tmp_path):
+    """It would take as long as torch itself."""
+    program = (
+        "import sys\n"
+        "from posnet_fairseq.inference.checkpoints import read_checkpoint\n"
+        "from posnet_fairseq.inference.model_loading import build_model\n"
+        "for path in sys.argv[1:]:\n"
+        "    build_model(read_checkpoint(path))\n"
+        "    assert 'torch._dynamo' not in sys.modules, path\n"
+    )
+    python(program, *(checkpoint(tmp_path / f"{mixer}.pt", mixer) for mixer in mixer_names()), check=True)

@@ -47,7 +47,9 @@ class Positions(nn.Module):
         elif self.learned:
             self.weight = nn.Parameter(torch.empty(max_positions, embed_dim).normal_(std=embed_dim**-0.5))
         else:
-            vectors = sinusoidal_embedding(max_positions, embed_dim)
+            # Computed on the CPU: products on the meta device would import all of torch's compiler.
+            vectors = sinusoidal_embedding(max_positions, embed_dim, torch.device("cpu"))
+            vectors = vectors.to(torch.get_default_device())
             self.register_buffer("weight", vectors, persistent=False)
         self.norm = nn.LayerNorm(embed_dim) if self.learned and for_mixers else None
         self.dropout = Dropout(dropout, module_name=self.__class__.__name__) if for_mixers else None
