@@ -1,8 +1,10 @@
+import io
 import json
 import math
 
 import pytest
 import torch
+from rich.console import Console
 
 from posnet_fairseq.bench import (
     decode_speed,
@@ -18,6 +20,7 @@ from posnet_fairseq.inference import searchable
 from posnet_fairseq.mixers.bases.building import build_mixer
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.progress import print_table
 from posnet_fairseq.text.pipeline import TextPipeline
 from support.checkpoints import checkpoint
 from support.commands import fails
@@ -180,3 +183,11 @@ def test_figures_of_json_are_those_of_the_table():
     shown.add_row("one", "1,234.5", "the same")
     rows = [{"name": "one", "a b": 1234.5, "p": "the same"}]
     assert as_json([shown, "remark"]) == {"tables": [{"title": "T", "rows": rows}], "remarks": ["remark"]}
+
+
+def test_a_narrow_console_cuts_no_figures():
+    shown = table("T", *(f"column {number}" for number in range(9)))
+    shown.add_row("one more", *(f"{number}23,456.7 (x)" for number in range(9)))
+    console = Console(file=io.StringIO(), width=40)
+    print_table(shown, console)
+    assert all(f"{number}23,456.7 (x)" in console.file.getvalue() for number in range(9))

@@ -12,6 +12,7 @@ from posnet_eval.report import wording
 from posnet_eval.report.wording import GAP, fact
 from posnet_eval.statistics.results import Comparison, MetricInfo, TestSetResult
 from posnet_fairseq.shared.errors import visible
+from posnet_fairseq.shared.progress import print_table
 
 WIDEST = 24  # characters of a label that are never broken
 MOST_REMARKS = 5  # below the tables and their legend, beside a report that has all of them
@@ -23,10 +24,7 @@ def show(comparison: Comparison, console: Console, has_report: bool = False) -> 
     Beside a report it prints no signatures and the first remarks; it returns the number of those left out.
     """
     for table in _terminal_tables(comparison):
-        # A table wider than the console runs over its edge: fitted into it, it would lose digits.
-        options = console.options.update(max_width=10**6)
-        console.width = max(console.width, console.measure(table, options=options).minimum)
-        console.print(table)
+        print_table(table, console)
         console.print()
     remarks = wording.remarks(comparison)
     shown = remarks[:MOST_REMARKS] if has_report else [*remarks, *wording.signatures(comparison)]

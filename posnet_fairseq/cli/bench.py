@@ -9,6 +9,7 @@ from rich.console import Console
 from posnet_fairseq.shared.common_options import add_grid_options, parsed_by
 from posnet_fairseq.shared.errors import flag
 from posnet_fairseq.shared.files import check_stdout, path_text
+from posnet_fairseq.shared.progress import print_table
 from posnet_fairseq.shared.schema import check_numbers
 from posnet_fairseq.transformer.sizes import SIZES
 
@@ -89,5 +90,8 @@ def main(options: argparse.Namespace) -> None:
         return
     console = Console(highlight=False)
     for shown in benchmark.tables(options):
-        console.print(shown)
+        if isinstance(shown, str):
+            console.print(shown)
+        else:
+            print_table(shown, console)
     console.print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, seed 1")

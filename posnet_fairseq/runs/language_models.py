@@ -20,6 +20,7 @@ from posnet_fairseq.runs.single_run import run_attached, say
 from posnet_fairseq.runs.training import Training, best_validation, train, training_speed
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import cores
+from posnet_fairseq.shared.progress import print_table
 from posnet_fairseq.shared.records import installed_versions
 from posnet_fairseq.shared.user_dir import import_user_dir
 
@@ -68,7 +69,7 @@ def train_language_models(settings: LanguageModelSettings) -> None:
         run = Path("runs", data.name, f"gpt_{settings.size}_{mixer}_s{settings.seed}_u{settings.updates}")
         _train_one(run, data, mixer, settings, device)
         runs.append(run)
-    print_table(settings.seed, runs)
+    print_figures(settings.seed, runs)
     say(f"logs and checkpoints are in {Path('runs', data.name)}")
 
 
@@ -133,7 +134,7 @@ def figures(run: Path) -> tuple[float, float, float, float]:
     return float(counted[1].replace(",", "")), speed, best_validation(run / "train.log")[0], float(test[1])
 
 
-def print_table(seed: int, runs: Sequence[Path]) -> None:
+def print_figures(seed: int, runs: Sequence[Path]) -> None:
     """Print the figures of runs."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold underline")
     table.add_column("", no_wrap=True)
@@ -144,7 +145,7 @@ def print_table(seed: int, runs: Sequence[Path]) -> None:
         texts = f"{parameters / 1e6:.2f}M", f"{speed:,.0f}", f"{valid:.1f}", f"{test:.1f}"
         table.add_row(run.name.split("_s")[0], *texts)
     console = Console(highlight=False)
-    console.print(table)
+    print_table(table, console)
     console.print("Perplexity per sentencepiece piece, in blocks of 160 without context from the block before.")
     packages = installed_versions("posnet", "ve-fairseq", "fairseq-fixed", "torch")
     console.print(f"seed {seed}, {', '.join(map(' '.join, packages.items()))}")

@@ -22,7 +22,7 @@ from posnet_fairseq.runs.training import best_validation
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.failures import DIVERGED
 from posnet_fairseq.shared.files import write_lines
-from posnet_fairseq.shared.progress import shown
+from posnet_fairseq.shared.progress import print_table, shown
 
 # Options of fairseq-train by the settings that have their values, in the order in which they are chosen.
 OPTIONS = {"lrs": "--lr", "dropouts": "--dropout", "clip_distances": "--clip-distance"}
@@ -153,4 +153,4 @@ def _print(best: Mapping[str, Mapping[str, str]], trials: Trials) -> None:
             mark = "chosen" if trial.values == best[name] else ""
             found = ("diverged", "") if trial.perplexity is None else (f"{trial.perplexity:.2f}", f"{trial.updates:,}")
             table.add_row(name, *values, *found, mark)
-    Console(highlight=False).print(table)
+    print_table(table, Console(highlight=False))

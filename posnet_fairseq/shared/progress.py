@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from rich.console import Console
+from rich.measure import measure_renderables
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TaskID, TextColumn
+from rich.table import Table
 
 from posnet_fairseq.shared.errors import visible
 
@@ -21,6 +23,16 @@ def console(quiet: bool = False) -> Console:
     # file: kept while the messages of a library are redirected
     terminal = sys.stderr.isatty()
     return Console(file=sys.stderr, force_terminal=terminal, highlight=False, soft_wrap=True, quiet=quiet)
+
+
+def print_table(table: Table, out: Console) -> None:
+    """Print a table, over the edge of the console if it is wider: fitted into it, it would lose digits."""
+    options = out.options.update(max_width=10**6)
+    for column in table.columns:
+        if column.no_wrap:
+            column.min_width = measure_renderables(out, options, [column.header, *column.cells]).maximum
+    out.width = max(out.width, out.measure(table, options=options).minimum)
+    out.print(table)
 
 
 class ProgressReporter:

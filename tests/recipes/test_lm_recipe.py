@@ -2,7 +2,7 @@
 
 import pytest
 
-from posnet_fairseq.runs.language_models import check_mixers, print_table
+from posnet_fairseq.runs.language_models import check_mixers, print_figures
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import explain
 
@@ -34,7 +34,7 @@ def test_perplexities_side_by_side(capsys, tmp_path):
         run.mkdir()
         (run / "train.log").write_text(LOG)
         (run / "eval.log").write_text("$ fairseq-eval-lm\n" + EVALUATION)
-    print_table(1, runs)
+    print_figures(1, runs)
     output = capsys.readouterr().out
     for shown in ("gpt_a_alpha_translution", "22.00M", "1,000", "60.4", "57.3", "seed 1"):
         assert shown in output, shown
@@ -42,7 +42,7 @@ def test_perplexities_side_by_side(capsys, tmp_path):
         "$ fairseq-eval-lm\n1 samples have invalid sizes and will be skipped\n" + EVALUATION
     )
     with pytest.raises(UsageError, match="has left out blocks that are too long"):
-        print_table(1, runs)
+        print_figures(1, runs)
 
 
 @pytest.mark.parametrize(
@@ -60,5 +60,5 @@ def test_log_that_was_cut_is_one_sentence(tmp_path, name, text, sentence):
     (tmp_path / name).unlink()
     (tmp_path / name).mkdir() if text is None else (tmp_path / name).write_text(text)
     with pytest.raises((UsageError, IsADirectoryError)) as raised:
-        print_table(1, [tmp_path])
+        print_figures(1, [tmp_path])
     assert sentence in explain(raised.value)

@@ -15,6 +15,7 @@ from posnet_fairseq.costs.training_memory import training_memory
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import repaired
+from posnet_fairseq.shared.progress import print_table
 
 GIB = 2**30
 LENGTH = 32  # tokens of every sentence, the end symbol counted
@@ -76,7 +77,7 @@ def memory(scratch: Path) -> None:
         found = measured(folder / "bin", arch, tokens, precision)
         ratio = ("-", "-") if found is None else (f"{found / GIB:.2f}", f"{found / estimate:.2f}")
         shown.add_row(mixer, size, f"{tokens:,}", precision, f"{estimate / GIB:.2f}", *ratio)
-    Console(highlight=False).print(shown)
+    print_table(shown, Console(highlight=False))
 
 
 @command
