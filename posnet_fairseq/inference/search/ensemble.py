@@ -146,7 +146,7 @@ def _mean(weights: Sequence[Tensor | None]) -> Tensor | None:
 
 def log_sum_exp(scores: Tensor) -> Tensor:
     """Return log Σ exp of each row, (R, 1) of (R, V)."""
-    if not scores.is_cuda:
+    if scores.device.type == "cpu":
         # In parts that stay in a core's cache, with one place for the powers of all. Scores of trained models are so
         # small that maxima need not be subtracted. torch computes powers of 2 several times as fast as those of e.
         rows = max(1, _IN_CACHE // scores.size(1))
