@@ -171,6 +171,8 @@ def check_folder(folder: str | Path, option: str = "--out") -> None:
     """Check that a folder of files can be made or exists. Commands call it before their work; nothing is made."""
     given, folder = f"{option} {folder}", Path(folder)
     try:
+        with contextlib.suppress(FileNotFoundError):
+            os.lstat(folder)  # is its name too long?
         there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
         if not there.is_dir():
             number = errno.EEXIST if there == folder else errno.ENOTDIR

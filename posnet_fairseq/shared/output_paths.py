@@ -1,5 +1,6 @@
 """Paths of outputs: where they lead, and whether a file can be written there."""
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -37,7 +38,9 @@ def resolved(path: str | Path, given: str) -> tuple[Path, bool]:
     try:
         place = _followed(Path(path))
         number = descriptor(place)
-        mode = place.stat().st_mode if place.exists() else stat.S_IFREG | stat.S_IWUSR
+        mode = stat.S_IFREG | stat.S_IWUSR
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # Path.exists() also ignores names too long
+            mode = place.stat().st_mode
         fault = _fault(place, mode, number)
     except OSError as error:
         raise UsageError(f"{given}: {error.strerror}. Give another name.") from error
