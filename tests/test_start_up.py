@@ -64,7 +64,9 @@ def test_fairseq_is_imported_without_what_posnet_never_uses():
 
 
 def test_fairseq_that_does_not_import_is_explained(tmp_path):
-    (tmp_path / "fairseq.py").write_text("raise ValueError('mutable default')\n")
+    (tmp_path / "fairseq" / "dataclass").mkdir(parents=True)
+    (tmp_path / "fairseq" / "__init__.py").write_text("import fairseq.dataclass\n")
+    (tmp_path / "fairseq" / "dataclass" / "__init__.py").write_text("raise ValueError('mutable default')\n")
     program = "import posnet_fairseq.models"
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
     ran = python(program, env=environment)
