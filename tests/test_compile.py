@@ -108,6 +108,7 @@ def test_a_machine_without_compiler(monkeypatch):
         check_compiler("cpu")
 
 
+@pytest.mark.thorough  # 10 s
 @pytest.mark.parametrize("of_torch", [False, True])
 def test_a_path_with_a_space(of_torch, monkeypatch, tmp_path):
     """Torch itself, of a folder that it can write to, fails as well."""

@@ -40,7 +40,8 @@ def accuracies(monkeypatch, capsys, mixer, **changes):
     return ast.literal_eval(found)
 
 
-@pytest.mark.parametrize("mixer", ["attention", "rope", "irpe", "alpha_translution", "translution"])
+@pytest.mark.parametrize("mixer", ["irpe", "attention", "rope", "alpha_translution", "translution"])
+@pytest.mark.quick_cases(1)
 def test_every_mixer_of_the_example_trains(monkeypatch, capsys, mixer):
     """For three updates."""
     found = accuracies(monkeypatch, capsys, mixer, **{"epochs=10": "epochs=1", "split(64)": "split(433)"})

@@ -30,6 +30,7 @@ def run(tmp_path):
 
 
 @pytest.mark.parametrize("mixer", ["rposnet", "shaw"])
+@pytest.mark.quick_cases(1)
 def test_a_checkpoint_is_used(run, tmp_path, mixer):
     path, text = checkpoint(tmp_path / "model" / "checkpoint1.pt", mixer), tmp_path / "text.xx"
     text.write_text("a b c\nb a\n")
