@@ -29,6 +29,8 @@ DONE = " is done"  # said of a stage that was finished before
 PATIENCE = 10.0  # seconds to wait for a run's folder: processes that load data outlive a killed training by some
 STEP = 0.5  # seconds between two looks at a command that runs
 PACKAGES = ("posnet", "ve-fairseq", "fairseq-fixed", "torch", "numpy", "sentencepiece", "subword-nmt", "sacrebleu")
+# Variables of commands, unless they are set: memory in large pages where Linux gives them to programs that ask.
+VARIABLES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 # Options that say where and how fast a command computes, not what: a run may go on with others.
 FREE = (
     *("--cpu", "--bf16", "--fp16", "--ddp-backend", "--distributed-backend", "--distributed-world-size"),
@@ -258,4 +260,4 @@ def do(
             if not stage.is_done():  # by another process, meanwhile
                 if not is_new:
                     stage.prepare()
-                stage.perform(lock, os.environ | work.environment, look)
+                stage.perform(lock, {**VARIABLES, **os.environ, **work.environment}, look)
