@@ -41,17 +41,15 @@ def _terminal_tables(comparison: Comparison) -> Iterator[Table]:
             title=title, box=None, padding=(0, 2, 0, 0), pad_edge=False, title_justify="left",
             header_style="bold underline",
         )  # fmt: skip
-        rows = list(_rows(comparison, test_set, ("[bold]", "[/bold]"), escape))
         # rich cuts words in columns that may shrink: only the first may.
         longest = max(map(len, comparison.labels.values()))
         table.add_column("", overflow="fold", min_width=min(longest, WIDEST))
         for name, facts in comparison.columns.items():
             longest = max(map(len, [*name.split(), *map(fact, facts.values())]))
             table.add_column(escape(name), justify="right", overflow="fold", width=min(longest, WIDEST))
-        for place, info in enumerate(test_set.metrics, 1 + len(comparison.columns)):
-            longest = max(Text.from_markup(text).cell_len for text in (info.label, *(row[place] for row in rows)))
-            table.add_column(info.label, no_wrap=True, width=longest)
-        for row in rows:
+        for info in test_set.metrics:
+            table.add_column(info.label, no_wrap=True)
+        for row in _rows(comparison, test_set, ("[bold]", "[/bold]"), escape):
             table.add_row(*row)
         yield table
 
