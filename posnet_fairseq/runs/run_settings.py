@@ -8,6 +8,7 @@ from pathlib import Path
 
 from posnet_data_prep.datasets import DATASETS
 from posnet_eval.metrics import METRICS
+from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.runs import parsers
 from posnet_fairseq.runs.settings import Settings, given, refuse, setting
 from posnet_fairseq.shared.disk import existing
@@ -96,7 +97,7 @@ class TrainingSettings(Settings):
     max_len_a: str = setting(
         "a of the maximum length of a translation, a·M + b for M source tokens", parse=parsers.number, metavar="A"
     )
-    max_len_b: int = setting("b of that length", parse=parsers.integer(0), metavar="B")
+    max_len_b: int = setting("b of that length", parse=parsers.whole_number, metavar="B")
     metrics: str = setting("metrics of posnet-score: " + ", ".join(METRICS), parse=_metrics)
 
     @classmethod
@@ -130,6 +131,8 @@ class TrainingSettings(Settings):
                 f"the best checkpoint and those that follow it are averaged, {self.average} in all, so the training "
                 f"goes on for {self.average - 1} validations at least. Give that or more, or a smaller --average.",
             )
+        # The model records them: what no search takes would end the run after its training.
+        SearchSettings(self.beam, float(self.lenpen), float(self.max_len_a), self.max_len_b).check()
         if re.search(r"[\"'\\]", self.options):
             refuse("options", self.options, "quotes are not understood there. Give words between spaces.")
         for word in filter(_OWN.fullmatch, self.options.split()):

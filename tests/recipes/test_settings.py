@@ -142,6 +142,8 @@ def test_values(parse, good, bad):
         (["wmt14.en-de", "--config", "x.yaml"], "x.yaml: No such file or directory"),
         (["wmt14.en-de", "--gpus", "1", "--cpus", "1"], "--gpus 1: give that or --cpus 1."),
         (["wmt14.en-de", "--updates", "5"], "--average 7: 5 .* Set a smaller --average or --interval"),
+        (["wmt14.en-de", "--max-len-b", "0"], "--max-len-b 0: give a whole number, 1 to"),
+        (["wmt14.en-de", "--lenpen", "20"], "--lenpen 20.0: give -10 or more, and at most 10"),
         (["multi30k.en-de", "--patience", "2"], "--patience 2: .* 10 in all, .* for 9 validations at least"),
         (["wmt14.en-de", "--options=--seed 3"], "--seed has an option of its own \\(--mixer, --size"),
         (["wmt14.en-de", "--options=--x 'a b'"], "quotes are not understood there"),
