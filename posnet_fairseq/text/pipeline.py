@@ -98,17 +98,13 @@ def choose_pipeline(
     """Return the pipeline that the user gives (tokens as they are, merges of Moses words, a sentencepiece model), else
     the one of :func:`pipeline_of`.
     """
-    source, target = languages
     if pretokenized:
         return TextPipeline()
-    if sentencepiece_model:
-        pieces = SentencePieces(sentencepiece_model)
-        kind = pieces.tokenizer
-        return Pipeline(Tokenizer(source, kind), Tokenizer(target, kind), pieces, pieces)
-    if bpe_codes:
-        merges = Merges(bpe_codes)
-        return Pipeline(Tokenizer(source), Tokenizer(target), merges, merges)
-    return pipeline_of(folder, languages)
+    if not (given := sentencepiece_model or bpe_codes):
+        return pipeline_of(folder, languages)
+    pieces: Subwords = SentencePieces(given) if sentencepiece_model else Merges(given)
+    source, target = (Tokenizer(language, pieces.tokenizer) for language in languages)
+    return Pipeline(source, target, pieces, pieces)
 
 
 def _companion(card_path: Path, name: str, card: DatasetCard) -> Path:
