@@ -128,7 +128,6 @@ _number = 0
 
 
 def _start(_: object, function: Callable[[Any], Any], numbers: "SimpleQueue[int]", parent: int) -> None:
-    """Initialize a worker."""
     global _function, _number
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     die_with_parent(parent)
