@@ -119,7 +119,6 @@ def check(options: argparse.Namespace) -> None:
 
 
 def _recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[str], has_valid: bool) -> Recipe:
-    """Return the recipe of a command line."""
     names = ("subwords", "tokenizer", "lowercase", *LEAST, "drop_copies", "drop_other_scripts")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     subwords = given.get("subwords", default.subwords)

@@ -88,9 +88,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help=f"seed of both tests (default: {plans.SEED}, sacreBLEU's)")
     parser.add_argument("-lc", "--lowercase", action="store_true", default=None, help="compare lowercased text")
     parser.add_argument("--tokenize", help="sacreBLEU's tokenizer for BLEU (default: by the target language)")
-    defaults = MetricOptions()
     for name in plans.MODELS[:2]:
-        text = f"name on the Hugging Face hub, or folder (default: {getattr(defaults, name)})"
+        text = f"name on the Hugging Face hub, or folder (default: {getattr(MetricOptions, name)})"
         parser.add_argument(flag(name), metavar="MODEL", help=text)
     parser.add_argument(
         "--comet-encoder",

@@ -17,40 +17,14 @@ FILES = {
     "overwritten": "a 1\nb 2\na 3 #fairseq:overwrite\n</s> 9 #fairseq:overwrite\n",
     "empty symbol": " 5\n",
     "comment in a symbol": "#fairseq:overwrite 1\n",
-    "empty": "",
     "byte order mark": "\ufeffa 1\n",
-    "duplicated": "a 1\nb 2\na 3\n",
-    "special": "<s> 4\n",
-    "no count": "a\n",
-    "empty line": "a 1\n\nb 1\n",
-    "count is text": "a b\n",
-    "only the flag": "a #fairseq:overwrite\n",
-    "not UTF-8": b"\xff\xfea 1\n",
-}
-FAULTS = {
-    "empty": "it is empty",
-    "duplicated": "Duplicate word",
-    "special": "Duplicate word",
-    "no count": "Incorrect dictionary format",
-    "empty line": "Incorrect dictionary format",
-    "count is text": "Incorrect dictionary format",
-    "only the flag": "Incorrect dictionary format",
-    "not UTF-8": "Incorrect encoding",
 }
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_reads_what_fairseq_reads(tmp_path, name):
-    path, data = tmp_path / "dict.xx.txt", FILES[name]
-    path.write_bytes(data if isinstance(data, bytes) else data.encode())
-    fault = FAULTS.get(name)
-    if fault:
-        with pytest.raises(UsageError, match=rf"dict\.xx\.txt is no dictionary as fairseq-preprocess writes .*{fault}"):
-            Dictionary.load(path)
-        if name != "empty":  # fairseq takes it for a dictionary of no words
-            with pytest.raises(Exception, match=fault):
-                FairseqDictionary.load(str(path))
-        return
+@pytest.mark.parametrize("content", FILES.values(), ids=FILES)
+def test_reads_what_fairseq_reads(tmp_path, content):
+    path = tmp_path / "dict.xx.txt"
+    path.write_text(content, encoding="utf-8", newline="")
     theirs = FairseqDictionary.load(str(path))
     ours = Dictionary.load(path)
     assert (ours.symbols, ours.indices, len(ours)) == (theirs.symbols, theirs.indices, len(theirs))
@@ -64,6 +38,29 @@ def test_reads_what_fairseq_reads(tmp_path, name):
     ours.save(tmp_path / "ours")
     theirs.save(str(tmp_path / "theirs"))
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (b"", "it is empty"),  # fairseq takes it for a dictionary of no words
+        (b"a 1\nb 2\na 3\n", "Duplicate word"),
+        (b"<s> 4\n", "Duplicate word"),
+        (b"a\n", "Incorrect dictionary format"),
+        (b"a 1\n\nb 1\n", "Incorrect dictionary format"),
+        (b"a b\n", "Incorrect dictionary format"),
+        (b"a #fairseq:overwrite\n", "Incorrect dictionary format"),
+        (b"\xff\xfea 1\n", "Incorrect encoding"),
+    ],
+)
+def test_refuses_what_fairseq_refuses(tmp_path, content, fault):
+    path = tmp_path / "dict.xx.txt"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=rf"dict\.xx\.txt is no dictionary as fairseq-preprocess writes .*{fault}"):
+        Dictionary.load(path)
+    if content:
+        with pytest.raises(Exception, match=fault):
+            FairseqDictionary.load(str(path))
 
 
 def test_equality():

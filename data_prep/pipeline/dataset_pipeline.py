@@ -273,7 +273,6 @@ def _splitter(tokenizers: Sequence[Tokenizer]) -> LineFunction:
 
 
 def _tokenizer(language: str, recipe: Recipe) -> Tokenizer:
-    """Return the tokenizer that a recipe chooses for a language."""
     code = code_of(language)
     by_words = recipe.tokenizer if code == "zh" else "moses"
     tokenizer = by_words if recipe.subwords == "bpe" else "unchanged" if recipe.lossless else "none"

@@ -92,10 +92,7 @@ class Segmenter:
         kept: list[tuple[str, ...]] = []
         counts: Counter[str] = Counter()
         width = len(self.languages)
-        is_dropped = {
-            "copy": training and self.recipe.drop_copies,
-            "script": training and self.recipe.drop_other_scripts,
-        }
+        is_dropped = {"copy": self.recipe.drop_copies, "script": self.recipe.drop_other_scripts} if training else {}
         for row in rows:
             tokens = [subwords.split(line) for subwords, line in zip(self.subwords, row[width:], strict=True)]
             odd = self._oddities(row[:width])

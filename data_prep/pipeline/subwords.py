@@ -85,7 +85,7 @@ def learn_pieces(
     """
     lines *= len(files)
     step = max(1, -(-lines // MOST_LINES))
-    texts = (line for file in files for name, line in _rows(destinations, file) if name == "train")
+    texts = _training_lines(destinations, files)
     options: dict[str, Any] = {"vocab_size": pieces, "character_coverage": 1.0}
     if lossless:
         texts = (_NOT_IN_PIECES.sub(" ", line) for line in texts)
@@ -117,8 +117,7 @@ def learn_pieces(
     return {"pieces": learnt - BYTES * lossless, "lines": -(-lines // step)}
 
 
-def _rows(*paths: Path) -> Iterator[list[str]]:
-    with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(open(path, encoding="utf-8", newline="\n")) for path in paths]
-        for lines in zip(*files, strict=True):
-            yield [line.removesuffix("\n") for line in lines]
+def _training_lines(destinations: Path, files: Sequence[Path]) -> Iterator[str]:
+    for path in files:
+        with open(destinations) as names, open(path, encoding="utf-8", newline="\n") as lines:
+            yield from (line.removesuffix("\n") for name, line in zip(names, lines, strict=True) if name == "train\n")

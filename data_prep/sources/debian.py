@@ -13,9 +13,9 @@ from posnet_data_prep.sources.archives import WHEELS, Archive, package_descripti
 from posnet_data_prep.sources.document_sets import Document
 from posnet_data_prep.sources.download import Downloads
 from posnet_data_prep.sources.interface_texts import SETTINGS, Cleaner, read_interface_texts
-from posnet_data_prep.sources.readers import Reader
 from posnet_data_prep.sources.transfer import decompress_lz4
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import iterate_lines
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.shared.stages import FolderStage
@@ -141,7 +141,7 @@ def read_descriptions(path: Path, language: str) -> dict[str, Description]:
 def _records(path: Path) -> Iterator[tuple[int, list[str], bool]]:
     """Yield for each record the number of the line in which it begins, its lines, and whether an empty line ends it."""
     record: list[str] = []
-    for number, line in enumerate(chain(Reader(strict=True).plain(path), [None]), start=1):
+    for number, line in enumerate(chain(iterate_lines(path), [None]), start=1):
         if line:
             record.append(line)
         elif record:

@@ -113,7 +113,6 @@ class Downloads:
         return self.folder / f"{archive.name}.part"
 
     def _note(self, archive: Archive) -> Path:
-        """Return the path of the note on a checked file."""
         return self.folder / f"{archive.name}.json"
 
     def _download(self, archive: Archive, mirror: str, part: Path, bar: Bar) -> None:

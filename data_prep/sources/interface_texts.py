@@ -211,7 +211,10 @@ def split_by_document(pairs: Iterable[Text]) -> dict[str, list[tuple[str, str]]]
     sets = {}
     for name, members in sources.items():
         fresh = sorted(source for source in members if _shape(source) not in seen)
-        sets[name] = [(source, _most_frequent(translations[source])) for source in fresh]
+        # Of equally frequent translations the first in alphabetical order.
+        sets[name] = [
+            (source, max(sorted(translations[source]), key=translations[source].__getitem__)) for source in fresh
+        ]
         seen.update(map(_shape, fresh))
     return sets
 
@@ -224,8 +227,3 @@ def _bucket(text: str, count: int) -> int:
 def _shape(source: str) -> str:
     """Return a sentence in lower case, with equal digits and placeholders."""
     return _DIGITS.sub("0", _PLACEHOLDER.sub("{}", source.lower()))
-
-
-def _most_frequent(counts: Counter[str]) -> str:
-    """Return the most frequent entry; of several, the first in alphabetical order."""
-    return min(counts, key=lambda entry: (-counts[entry], entry))

@@ -20,7 +20,7 @@ from posnet_fairseq.shared.stages import FolderStage
 BYTES_PER_PAIR = 300  # of WMT's corpora, both sides, about
 MOST_EXPANSION = 100  # bytes for each byte of an archive; no text can be compressed so far
 SMALL = 100 << 20  # bytes that every archive may expand to
-_LOCAL_ENDINGS = {"en": ("en",), "zh": ("ch", "cn", "zh")}
+_CHINESE = ("ch", "cn", "zh")  # endings of names of local files
 
 
 @dataclass(frozen=True)
@@ -75,17 +75,17 @@ class Published(Dataset):
         size = 1000 * BYTES_PER_PAIR * sum(corpus.lines for corpus in self._corpora)
         extraction = self._extraction(stages, downloads, size)
         local = self._local_pairs(downloads)
+        reader = Reader()
 
         def part(corpus: Corpus) -> Part:
             paths = [extraction.folder / _flat(*side) for side in corpus.sides(self.languages)]
-            return Part(Path(corpus.member or corpus.archive).name, corpus.form, paths)
+            return Part(Path(corpus.member or corpus.archive).name, getattr(reader, corpus.form), paths)
 
         def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
-            reader = Reader(strict=False)
             sets = {name: list(map(part, corpora)) for name, corpora in self.sets.items()}
-            sets["train"] += [Part(stem, "plain", paths) for stem, paths in local.items()]
+            sets["train"] += [Part(stem, reader.plain, paths) for stem, paths in local.items()]
             counts: dict[str, Any] = {
-                name: write_set(folder, name, self.languages, reader, parts, report) for name, parts in sets.items()
+                name: write_set(folder, name, self.languages, parts, report) for name, parts in sets.items()
             }
             if reader.repaired:
                 report.say(f"{reader.repaired:,} lines had bytes that are not UTF-8; they became U+FFFD")
@@ -123,15 +123,12 @@ class Published(Dataset):
         pairs = {}
         for english in sorted(folder.rglob("*_en.txt")) if folder else ():
             stem = english.name.removesuffix("_en.txt")
-            found = []
-            for language in self.languages:
-                paths = [english.with_name(f"{stem}_{ending}.txt") for ending in _LOCAL_ENDINGS[language]]
-                found += [path for path in paths if path.exists()][:1]
-            if len(found) < len(self.languages):
+            chinese = next(filter(Path.exists, (english.with_name(f"{stem}_{end}.txt") for end in _CHINESE)), None)
+            if chinese is None:
                 raise UsageError(
                     f"{english} has no translation beside it ({stem}_ch.txt or {stem}_cn.txt). Complete it."
                 )
-            pairs[shown(english.relative_to(folder))] = found
+            pairs[shown(english.relative_to(folder))] = [english, chinese]
         return pairs
 
 

@@ -3,7 +3,7 @@
 import itertools
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -13,11 +13,11 @@ from typing import Any
 from posnet_data_prep.dataset import SETS
 from posnet_fairseq.shared.compressed import damage_refused, has_compressed_name, open_binary, plain_suffix
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import check_file, decoded, is_blank, write_lines
+from posnet_fairseq.shared.files import check_file, is_blank, iterate_lines, write_lines
 from posnet_fairseq.shared.progress import ProgressReporter, shown
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.shared.stages import FolderStage
-from posnet_fairseq.text import plain
+from posnet_fairseq.text.plain import PlainText, iterate_text, segments
 
 COMPRESSION = 3.5  # bytes of text for each byte of a compressed file, about
 PARTS = 20  # of a text without validation and test set, each becomes one part
@@ -28,32 +28,22 @@ _KEPT_TAGS = re.compile(r"</?(?:title|description)>")
 
 
 class Reader:
-    """Reads lines of text from files, one method for each format. Lines that are not UTF-8 are refused or repaired."""
+    """Reads lines of published text, one method for each format. Lines that are not UTF-8 are repaired."""
 
-    def __init__(self, strict: bool) -> None:
-        self._strict = strict
+    def __init__(self) -> None:
         self.repaired = 0  # lines in which invalid bytes became U+FFFD
 
     def plain(self, path: Path) -> Iterator[str]:
         """Yield the lines of a text file, compressed or not, without line ends and byte order mark."""
-        offset = 0
         with damage_refused(path), open_binary(path) as file:
             for number, line in enumerate(file, start=1):
-                text = decoded(line, path, number, offset) if self._strict else self._repair(line, number)
-                offset += len(line)
+                encoding = "utf-8-sig" if number == 1 else "utf-8"
+                try:
+                    text = line.decode(encoding)
+                except UnicodeDecodeError:
+                    self.repaired += 1
+                    text = line.decode(encoding, errors="replace")
                 yield text.removesuffix("\n").removesuffix("\r")
-
-    def _repair(self, line: bytes, number: int) -> str:
-        encoding = "utf-8-sig" if number == 1 else "utf-8"
-        try:
-            return line.decode(encoding)
-        except UnicodeDecodeError:
-            self.repaired += 1
-            return line.decode(encoding, errors="replace")
-
-    def own(self, path: Path) -> Iterator[str]:
-        """Yield the lines of a user's text, which may be SGML, see :func:`posnet_fairseq.text.plain.plain_lines`."""
-        return plain.plain_lines(self.plain(path), path)
 
     def tagged(self, path: Path) -> Iterator[str]:
         """Yield the sentences, titles and descriptions of IWSLT's training text, without addresses and keywords."""
@@ -61,22 +51,23 @@ class Reader:
 
     def segments(self, path: Path) -> Iterator[str]:
         """Yield the segments of IWSLT's xml and WMT's sgm, which is no XML; entities stay, as sacreBLEU leaves them."""
-        return plain.segments(self.plain(path), path)
+        return segments(self.plain(path), path)
 
     def talk_segments(self, path: Path) -> Iterator[str]:
         """Yield IWSLT's test text: segments with ’ replaced by ', as the original script does on both sides."""
         return (line.replace("’", "'") for line in self.segments(path))
 
-    def table(self, path: Path) -> Iterator[tuple[str, ...]]:
-        """Yield the pairs of a file with two columns that a tab separates."""
-        for number, line in enumerate(self.plain(path), start=1):
-            columns = tuple(line.split("\t"))
-            if len(columns) != 2:
-                raise UsageError(
-                    f"{path}: line {number} has {len(columns)} columns with tabs between, two are expected: the "
-                    "sentence and its translation. Cut the others off, for instance with cut -f1,2."
-                )
-            yield columns
+
+def read_table(path: Path) -> Iterator[tuple[str, ...]]:
+    """Yield the pairs of a file with two columns that a tab separates."""
+    for number, line in enumerate(iterate_lines(path), start=1):
+        columns = tuple(line.split("\t"))
+        if len(columns) != 2:
+            raise UsageError(
+                f"{path}: line {number} has {len(columns)} columns with tabs between, two are expected: the sentence "
+                "and its translation. Cut the others off, for instance with cut -f1,2."
+            )
+        yield columns
 
 
 @dataclass(frozen=True)
@@ -84,17 +75,27 @@ class Part:
     """Files that hold a part of a set: of source and target, or one table of both."""
 
     title: str  # in reports and records
-    form: str  # method of Reader; table reads both sides from one file
+    read: Callable[[Path], Iterator[Any]]  # returns the lines of a file, or the pairs of a table
     paths: Sequence[Path]
 
-    def pairs(self, reader: Reader) -> Iterator[tuple[str, ...]]:
+    def pairs(self) -> Iterator[tuple[str, ...]]:
         """Yield the sentence pairs of the files."""
-        columns = [getattr(reader, self.form)(path) for path in self.paths]
-        return columns[0] if self.form == "table" else _aligned(columns, self.paths)
+        columns = list(map(self.read, self.paths))
+        if len(columns) == 1:
+            yield from columns[0]
+            return
+        for number, row in enumerate(zip_longest(*columns), start=1):
+            if None in row:
+                shorter, longer = self.paths if row[0] is None else reversed(self.paths)
+                raise UsageError(
+                    f"{shorter} has {number - 1:,} lines, {longer} has more, but they belong together line by line. "
+                    "Fix the files first."
+                )
+            yield row
 
 
 def write_set(
-    folder: Path, name: str, languages: Sequence[str], reader: Reader, parts: Sequence[Part], report: ProgressReporter
+    folder: Path, name: str, languages: Sequence[str], parts: Sequence[Part], report: ProgressReporter
 ) -> dict[str, Any]:
     """Write all parts of a set, one after the other, to the files NAME.LANGUAGE of a folder.
 
@@ -110,9 +111,9 @@ def write_set(
         ]
         for part in parts:
             lines = 0
-            watched = [plain.PlainText() for _ in languages]
+            watched = [PlainText() for _ in languages]
             with report.stage(f"read {part.title}") as bar:
-                for pair in part.pairs(reader):
+                for pair in part.pairs():
                     for file, text, line in zip(files, watched, pair, strict=True):
                         text.add(line)
                         file.write(f"{line}\n")
@@ -126,7 +127,7 @@ def write_set(
     return {"lines": sum(counts.values()), "corpora": counts, "tokenized": tokenized}
 
 
-def tokenized_lines(text: plain.PlainText, path: Path) -> dict[str, int]:
+def tokenized_lines(text: PlainText, path: Path) -> dict[str, int]:
     """Return {name: lines} of a file that seems to be tokenized already, else {}; refuse one split into subwords."""
     if text.is_segmented:
         raise UsageError(
@@ -134,18 +135,6 @@ def tokenized_lines(text: plain.PlainText, path: Path) -> dict[str, int]:
             "split again. Give the plain text that it was made of."
         )
     return {shown(path.name): text.tokenized} if text.is_tokenized else {}
-
-
-def _aligned(columns: Sequence[Iterator[str]], paths: Sequence[Path]) -> Iterator[tuple[str, ...]]:
-    for number, row in enumerate(zip_longest(*columns), start=1):
-        if None in row:
-            shorter = paths[row.index(None)]
-            longer = next(path for path in paths if path != shorter)
-            raise UsageError(
-                f"{shorter} has {number - 1:,} lines, {longer} has more, but they belong together line by line. Fix "
-                "the files first."
-            )
-        yield row
 
 
 def is_table(path: Path) -> bool:
@@ -157,12 +146,13 @@ def own_pairs(stages: Path, sets: Mapping[str, Sequence[Path]], languages: Seque
     """Return the stage that reads sentence pairs: of each set, files source, target, source, target ..., and tables."""
 
     def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
-        reader, counts = Reader(strict=True), {}
+        counts = {}
         for name, paths in sets.items():
-            rest = iter(paths)
-            forms = (("table", [path]) if is_table(path) else ("own", [path, next(rest)]) for path in rest)
-            parts = [Part(shown(files[0].name), form, files) for form, files in forms]
-            counts[name] = write_set(folder, name, languages, reader, parts, report)
+            rest, parts = iter(paths), []
+            for path in rest:
+                files = [path] if is_table(path) else [path, next(rest)]
+                parts.append(Part(shown(path.name), read_table if is_table(path) else iterate_text, files))
+            counts[name] = write_set(folder, name, languages, parts, report)
         return counts
 
     size = _plain_size(path for paths in sets.values() for path in paths)
@@ -179,13 +169,13 @@ def own_text(stages: Path, files: Sequence[Path], ending: str, seed: int | None)
         raise UsageError("--valid and --test belong together. Give both, or none to take them off the end of --train.")
 
     def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
-        texts = [[line for line in Reader(strict=True).own(path) if not is_blank(line)] for path in files]
+        texts = [[line for line in iterate_text(path) if not is_blank(line)] for path in files]
         if len(texts) == 1:
             lines, part = texts[0], len(texts[0]) // PARTS or 1
             texts = [lines[: -2 * part], lines[-2 * part : -part], lines[-part:]]
         found = {}
         for name, lines, path in zip(SETS, texts, itertools.cycle(files), strict=False):
-            found[name] = {"lines": len(lines), "tokenized": tokenized_lines(plain.PlainText(lines), path)}
+            found[name] = {"lines": len(lines), "tokenized": tokenized_lines(PlainText(lines), path)}
             if seed is not None:
                 random.Random(seed).shuffle(lines)
             write_lines(folder / f"{name}.{ending}", lines)

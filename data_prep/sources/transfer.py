@@ -79,14 +79,12 @@ def _size(url: str) -> int:
 def _open(url: str, method: str = "GET", headers: dict[str, str] | None = None) -> http.client.HTTPResponse | None:
     """Return the response to a request; None if the requested range begins at the end of the file."""
     try:
-        response: http.client.HTTPResponse = urllib.request.urlopen(
-            urllib.request.Request(url, method=method, headers=headers or {}), timeout=TIMEOUT
-        )
+        request = urllib.request.Request(url, method=method, headers=headers or {})
+        return urllib.request.urlopen(request, timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         if error.code == RANGE_NOT_SATISFIABLE:
             return None
         raise RefusedError(f"{error.code} {error.reason}") from error
-    return response
 
 
 def _append(url: str, file: BinaryIO, offset: int, bar: Bar) -> None:
@@ -137,10 +135,14 @@ def download_index(index: Archive, path: Path) -> None:
         raise RefusedError("this machine has no apt-get")
     _, suite, component, _, ending = index.name.split("_", 4)
     language = ending.removeprefix("Translation-")
+    addresses = _apt_get("indextargets", "--format", "$(REPO_URI)").split()
+    mirror = next((address for address in addresses if address.rstrip("/").endswith("/debian")), None)
+    if mirror is None:
+        raise RefusedError("its sources have no mirror of Debian")
     folder = path.with_suffix(".apt").absolute()
     lists, sources = folder / "lists", folder / "sources.list"
     (lists / "partial").mkdir(parents=True, exist_ok=True)
-    sources.write_text(f"deb {_mirror()} {suite} {component}\n", encoding="utf-8")
+    sources.write_text(f"deb {mirror} {suite} {component}\n", encoding="utf-8")
     options = {
         "Dir::State": folder,
         "Dir::State::lists": lists,
@@ -159,14 +161,6 @@ def download_index(index: Archive, path: Path) -> None:
         raise RefusedError(f"{suite} has no descriptions in the language {language}")
     found.replace(path)
     shutil.rmtree(folder)
-
-
-def _mirror() -> str:
-    """Return the address of the Debian mirror among the sources of this machine."""
-    for address in _apt_get("indextargets", "--format", "$(REPO_URI)").split():
-        if address.rstrip("/").endswith("/debian"):
-            return address
-    raise RefusedError("its sources have no mirror of Debian")
 
 
 def _apt_get(*arguments: str) -> str:

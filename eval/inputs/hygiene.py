@@ -202,8 +202,6 @@ def first_misaligned_line(lines: Sequence[str], references: Sequence[str]) -> in
     The lines in front of it agree best with the reference lines of equal number, those behind it with the reference
     lines shifted by the difference of the counts.
     """
-    if not lines:
-        return 1
     size = min(len(lines), len(references))
     excess = len(lines) - len(references)
     in_step = similarities(lines[:size], references[:size])

@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from posnet_eval.inputs.hygiene import UNSPACED, first_misaligned_line, unspaced_script
 from posnet_eval.inputs.plan import Lines, Plan, TestSet, Text
-from posnet_eval.metrics.base import WITHOUT_SPACES, MetricOptions
+from posnet_eval.metrics.base import WITHOUT_SPACES
 from posnet_fairseq.shared.errors import UsageError, option, visible
 from posnet_fairseq.shared.files import is_blank, read_lines
 from posnet_fairseq.shared.progress import shown
-from posnet_fairseq.text.languages import tag_of
+from posnet_fairseq.text.languages import code_of, tag_of
 from posnet_fairseq.text.plain import PlainText, has_subwords, plain_lines
 
 _HYPOTHESIS = re.compile(r"^(?P<kind>[HD])-(?P<number>\d+)\t(?P<score>-?[\d.einfa+-]+)\t(?P<text>.*)$")
@@ -153,7 +153,7 @@ class _Loader:
         if script is None or tokenizer == "none" or (script == "HANGUL" and tokenizer):
             return
         looks, own = UNSPACED[script]
-        code = MetricOptions(language=language).code
+        code = code_of(language)
         start = f"the reference of {name} looks {looks}, whose words are not split"
 
         def give(codes: Iterable[str]) -> str:

@@ -99,10 +99,7 @@ class Plan:
         check_range("resamples", self.resamples, FEWEST, MOST, whole=True)
         check_range("trials", self.trials, 1, MOST, whole=True)
         check_range("seed", self.seed, 0, 10**30, whole=True)
-        self._check_shown()
-
-    def _check_shown(self) -> None:
-        """Check what stands in tables: a line of visible text, and titles that are not taken."""
+        # What stands in tables is a line of visible text, and has titles that are not taken.
         names = [*self.systems, *self.systems.values(), *(test_set.name for test_set in self.test_sets)]
         facts = [str(fact) for facts in self.columns.values() for fact in facts.values()]
         for text in (*names, *self.columns, *self.pictures, *facts, *self.notes):

@@ -19,5 +19,4 @@ METRICS = {
 def get_metric(name: str, options: "MetricOptions") -> "Metric":
     """Return a metric by its name, a key of :data:`METRICS`."""
     module, attribute = METRICS[name].split(".")
-    metric: Metric = getattr(importlib.import_module(f"posnet_eval.metrics.{module}"), attribute)(options)
-    return metric
+    return getattr(importlib.import_module(f"posnet_eval.metrics.{module}"), attribute)(options)

@@ -8,8 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from posnet_fairseq.text.languages import bleu_tokenizer, code_of
-
 FloatArray = NDArray[np.float64]
 
 WITHOUT_SPACES = ("zh", "ja")  # whose characters TER can count instead of words
@@ -36,16 +34,6 @@ class MetricOptions:
     comet_model: str = "Unbabel/wmt20-comet-da"
     comet_encoder: str | None = None  # its tokenizer and configuration; None: the encoder that COMET's checkpoint names
     device: str | None = None  # cpu, cuda for all GPUs, or one, as cuda:1; None: all GPUs, or the CPU if there are none
-
-    @property
-    def code(self) -> str:
-        """The code that sacreBLEU has for the language, without script and country: "zh" for "zho_Hans"."""
-        return code_of(self.language)
-
-    @property
-    def tokenizer(self) -> str:
-        """The tokenizer of BLEU that is asked for or that the language needs."""
-        return self.tokenize or bleu_tokenizer(self.language)[0]
 
 
 class Metric(ABC):
@@ -103,5 +91,4 @@ class MeanMetric(Metric):
 
     def corpus(self, sums: FloatArray) -> FloatArray:
         """Return means, 0 where nothing was summed."""
-        means: FloatArray = sums[..., 0] / np.maximum(sums[..., 1], 1)
-        return means
+        return sums[..., 0] / np.maximum(sums[..., 1], 1)

@@ -11,6 +11,7 @@ from sacrebleu.utils import SACREBLEU_DIR
 from posnet_eval.metrics.base import FloatArray, MetricOptions
 from posnet_eval.metrics.sacrebleu_metric import SacrebleuMetric
 from posnet_fairseq.shared.errors import UsageError, option
+from posnet_fairseq.text.languages import bleu_tokenizer
 
 ORDER = 4
 
@@ -24,9 +25,10 @@ class Bleu(SacrebleuMetric):
     def __init__(self, options: MetricOptions) -> None:
         if options.tokenize not in (None, *BLEU.TOKENIZERS):
             raise UsageError(f"tokenizer {options.tokenize}: choose one of sacreBLEU's, {', '.join(BLEU.TOKENIZERS)}.")
+        tokenizer = options.tokenize or bleu_tokenizer(options.language)[0]
         try:
             # force: no warning of text that looks tokenized, which is among the remarks
-            sacrebleu = BLEU(lowercase=options.lowercase, force=True, tokenize=options.tokenizer)
+            sacrebleu = BLEU(lowercase=options.lowercase, force=True, tokenize=tokenizer)
         except (RuntimeError, ImportError, OSError, SystemExit) as error:  # the last where a download fails
             problem = (
                 f"is not in {SACREBLEU_DIR}/models and cannot be fetched, or is damaged there ({error}). Copy that "
@@ -35,8 +37,7 @@ class Bleu(SacrebleuMetric):
             if package := re.search(r"pip install (\S+)", str(error)):
                 install = f"{shlex.quote(sys.executable)} -m pip install {shlex.quote(package[1])}"
                 problem = f"is not installed. Run {install}"
-            tokenizer = options.tokenize or f"for {options.language}"
-            raise UsageError(f"BLEU's tokenizer {tokenizer} {problem}") from error
+            raise UsageError(f"BLEU's tokenizer {options.tokenize or f'for {options.language}'} {problem}") from error
         super().__init__(options, sacrebleu)
 
     def corpus(self, sums: FloatArray) -> FloatArray:

@@ -29,10 +29,8 @@ class Chrf(SacrebleuMetric):
             for count in (hypothesis, reference)
         )
         weighted = BETA**2 * precision + recall
-        score: FloatArray = 100 * np.divide(
-            (1 + BETA**2) * precision * recall, weighted, out=np.zeros(weighted.shape), where=weighted > 0
-        )
-        return score
+        combined = (1 + BETA**2) * precision * recall
+        return 100 * np.divide(combined, weighted, out=np.zeros(weighted.shape), where=weighted > 0)
 
 
 class ChrfPlusPlus(Chrf):

@@ -78,31 +78,25 @@ def find(given: str, kind: ModelKind, download: bool = True) -> tuple[str, dict[
 
 def _from_hub(given: str, kind: ModelKind, download: bool) -> Path:
     """Return the folder of a model in the hub's cache, to which it is downloaded if it is not whole there."""
-    name = f"{kind.owner}/{given}" if kind.owner and "/" not in given else given
-    found = _snapshot(name, kind, local_files_only=True)
-    if found is None and download:
-        found = _snapshot(name, kind, etag_timeout=_TIMEOUT)
-    if found is None:
-        raise Missing(
-            f"{name} is neither a local folder nor complete in the Hugging Face cache",
-            f"It is downloaded at first use if the hub can be reached and has {kind.what} of this name. Without "
-            f"network, {kind.how_to_copy(name)}.",
-        )
-    return found
-
-
-def _snapshot(name: str, kind: ModelKind, **options: Any) -> Path | None:
-    """Return a model's folder in the hub's cache, downloaded if the options allow it; None if it is not whole."""
     from huggingface_hub import snapshot_download
 
-    try:
-        folder = Path(snapshot_download(name, allow_patterns=list(kind.files), **options))
-    except (OSError, ValueError) as error:  # those of the network, and of names that the hub cannot have
-        if getattr(error, "errno", None) in DISK_FULL:
-            raise
-        return None
-    # Without network, an interrupted download's part in the cache is returned as if it were whole.
-    return None if kind.missing_file(folder) else folder
+    name = f"{kind.owner}/{given}" if kind.owner and "/" not in given else given
+    ways: list[dict[str, Any]] = [{"local_files_only": True}, {"etag_timeout": _TIMEOUT}]
+    for options in ways if download else ways[:1]:
+        try:
+            folder = Path(snapshot_download(name, allow_patterns=list(kind.files), **options))
+        except (OSError, ValueError) as error:  # those of the network, and of names that the hub cannot have
+            if getattr(error, "errno", None) in DISK_FULL:
+                raise
+            continue
+        # Without network, an interrupted download's part in the cache is returned as if it were whole.
+        if not kind.missing_file(folder):
+            return folder
+    raise Missing(
+        f"{name} is neither a local folder nor complete in the Hugging Face cache",
+        f"It is downloaded at first use if the hub can be reached and has {kind.what} of this name. Without network, "
+        f"{kind.how_to_copy(name)}.",
+    )
 
 
 def content_id(files: Mapping[str, Path]) -> str:

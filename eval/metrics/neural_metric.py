@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import importlib.metadata
 import logging
 import os
 import pickle
@@ -10,11 +9,11 @@ import re
 import threading
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,13 +23,11 @@ from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.files import check_file
 from posnet_fairseq.shared.processes import submitted
+from posnet_fairseq.shared.records import installed_versions
 
 if TYPE_CHECKING:
     import torch
 
-Network = TypeVar("Network")
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 Batches = list[tuple[list[int], Any]]  # positions among encoded texts, and their tensors by name
 
 SCALE = 100  # papers print these scores times 100
@@ -69,12 +66,9 @@ class NeuralMetric(MeanMetric):
 
     def check_installed(self) -> None:
         """Check that the package is installed; raises :class:`Missing` if it is not."""
-        try:
-            importlib.metadata.version(self.package)
-        except importlib.metadata.PackageNotFoundError as error:
-            raise model_files.Missing(
-                f"{self.label} needs the package {self.package}, which is not installed", how_to_install(self.extra)
-            ) from error
+        if not installed_versions(self.package):
+            what = f"{self.label} needs the package {self.package}, which is not installed"
+            raise model_files.Missing(what, how_to_install(self.extra))
 
     def fetch(self, download: bool = True) -> None:
         """Check that the package is there, and the model, see :meth:`Metric.fetch`."""
@@ -88,7 +82,7 @@ class NeuralMetric(MeanMetric):
                 f"leave {self.name} out of the metrics."
             )
         name, files = self.find()
-        versions = {package: importlib.metadata.version(package) for package in (self.package, "transformers", "torch")}
+        versions = installed_versions(self.package, "transformers", "torch")
         # Without lowercasing there is no key, so that the keys of older caches stay valid.
         case = {"case": "lc"} if self.options.lowercase else {}
         identity = {"model": name, "id": model_files.content_id(files)}
@@ -131,8 +125,24 @@ class NeuralMetric(MeanMetric):
         size = GROUP[self.networks[0].device.type]
         groups = [order[start : start + size] for start in range(0, len(order), size)]
         prepared = (self.prepare([segments[position] for position in group]) for group in groups)
-        for group, scores in zip(groups, map_on_networks(self.score, prepared, self.networks), strict=True):
+        for group, scores in zip(groups, self._scores(prepared), strict=True):
             yield group, np.stack([SCALE * scores.double().cpu().numpy(), np.ones(len(group))], axis=1)
+
+    def _scores(self, prepared: Iterable[Any]) -> Iterator[Any]:
+        """Yield the scores of groups in their order, computed on replicas with one thread for each.
+
+        Only a few groups are taken ahead. Threads suffice: torch releases the interpreter's lock.
+        """
+        count = len(self.networks)
+        if count == 1:
+            yield from (self.score(self.networks[0], group) for group in prepared)
+            return
+        of_thread, free = threading.local(), list(self.networks)
+        pool = ThreadPoolExecutor(count, initializer=lambda: setattr(of_thread, "network", free.pop(0)))
+        try:
+            yield from submitted(pool, lambda group: self.score(of_thread.network, group), prepared, 2 * count)
+        finally:
+            pool.shutdown(cancel_futures=True)  # an interrupted run waits for no more than what is being computed
 
     def batches(self, encoded: Mapping[str, Sequence[Sequence[int]]], tokens: Mapping[str, int]) -> Batches:
         """Return batches of texts of similar length, the longest first: a lack of memory shows at once.
@@ -220,7 +230,7 @@ def load_weights(network: "torch.nn.Module", weights: Any, path: Path) -> None:
         raise UsageError(f"{path} {problem}. Download both again.")
 
 
-def devices(given: str | None = None) -> list["torch.device"]:
+def devices(given: str | None) -> list["torch.device"]:
     """Return the devices that are meant: by ``cuda`` all visible GPUs, by None these, or the CPU if there are none."""
     import torch
 
@@ -231,21 +241,3 @@ def devices(given: str | None = None) -> list["torch.device"]:
     if not found:
         raise UsageError(f"{option('device')} {given}: this machine has {len(gpus)} GPUs. Give one of them, or cpu.")
     return found
-
-
-def map_on_networks(
-    function: Callable[[Network, Item], Result], items: Iterable[Item], networks: Sequence[Network]
-) -> Iterator[Result]:
-    """Yield function(network, item) in the order of the items, computed on replicas with one thread for each.
-
-    Only a few items are taken ahead of the results. Threads suffice: torch releases the interpreter's lock.
-    """
-    if len(networks) == 1:
-        yield from (function(networks[0], item) for item in items)
-        return
-    of_thread, free = threading.local(), list(networks)
-    pool = ThreadPoolExecutor(len(networks), initializer=lambda: setattr(of_thread, "network", free.pop(0)))
-    try:
-        yield from submitted(pool, lambda item: function(of_thread.network, item), items, 2 * len(networks))
-    finally:
-        pool.shutdown(cancel_futures=True)  # an interrupted run waits for no more than what is being computed

@@ -8,6 +8,7 @@ from sacrebleu.metrics import TER
 from posnet_eval.metrics.base import WITHOUT_SPACES, FloatArray, MetricOptions, Segment
 from posnet_eval.metrics.sacrebleu_metric import SacrebleuMetric
 from posnet_fairseq.shared.errors import UsageError, option
+from posnet_fairseq.text.languages import code_of
 
 # Words of a line times those of its reference: the time grows with more than the square of a line's length, and 1,000
 # words of few kinds take minutes.
@@ -22,7 +23,7 @@ class Ter(SacrebleuMetric):
     width = 2
 
     def __init__(self, options: MetricOptions) -> None:
-        characters = options.code in WITHOUT_SPACES
+        characters = code_of(options.language) in WITHOUT_SPACES
         super().__init__(options, TER(normalized=characters, asian_support=characters))
 
     def count(self, segments: Sequence[Segment]) -> FloatArray:
@@ -41,5 +42,4 @@ class Ter(SacrebleuMetric):
     def corpus(self, sums: FloatArray) -> FloatArray:
         """Return edits in percent of reference words."""
         edits, length = sums[..., 0], sums[..., 1]
-        score: FloatArray = 100 * np.divide(edits, length, out=np.where(edits > 0, 1.0, 0.0), where=length > 0)
-        return score
+        return 100 * np.divide(edits, length, out=np.where(edits > 0, 1.0, 0.0), where=length > 0)

@@ -38,7 +38,6 @@ _STYLE: list[str | Path | dict[str, Any]] = [
         "axes.spines.right": False,
         "xtick.color": DARK,
         "ytick.color": DARK,
-        "axes.unicode_minus": True,
     },
 ]
 _FONT_FAMILY = re.compile(r"font-family: [^;]*; ")

@@ -23,17 +23,6 @@ def show(comparison: Comparison, console: Console, has_report: bool = False) -> 
 
     Beside a report it prints no signatures and the first remarks; it returns the number of those left out.
     """
-    for table in _terminal_tables(comparison):
-        print_table(table, console)
-        console.print()
-    remarks = wording.remarks(comparison)
-    shown = remarks[:MOST_REMARKS] if has_report else [*remarks, *wording.signatures(comparison)]
-    for line in (*wording.legend(comparison), *shown):
-        console.print(escape(visible(line)), soft_wrap=True)
-    return len(remarks[MOST_REMARKS:]) if has_report else 0
-
-
-def _terminal_tables(comparison: Comparison) -> Iterator[Table]:
     for test_set in comparison.test_sets:
         # It may be wider than the table.
         title = Text(wording.title(test_set), "table.title", no_wrap=True, overflow="ignore")
@@ -51,7 +40,13 @@ def _terminal_tables(comparison: Comparison) -> Iterator[Table]:
             table.add_column(info.label, no_wrap=True)
         for row in _rows(comparison, test_set, ("[bold]", "[/bold]"), escape):
             table.add_row(*row)
-        yield table
+        print_table(table, console)
+        console.print()
+    remarks = wording.remarks(comparison)
+    shown = remarks[:MOST_REMARKS] if has_report else [*remarks, *wording.signatures(comparison)]
+    for line in (*wording.legend(comparison), *shown):
+        console.print(escape(visible(line)), soft_wrap=True)
+    return len(remarks[MOST_REMARKS:]) if has_report else 0
 
 
 def markdown(comparison: Comparison) -> str:

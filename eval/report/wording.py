@@ -42,8 +42,7 @@ def listed(words: Iterable[str]) -> str:
 
 def marks(comparison: Comparison, test_set: TestSetResult, system: str, metric: str) -> str:
     """Return the marks of a score, as "†↑‡↓", or "†=" for outputs equal to a baseline's."""
-    found = comparison.marks(test_set, system, metric)
-    return "".join(f"{symbol}{arrow}" for symbol, arrow in found)
+    return "".join(f"{symbol}{arrow}" for symbol, arrow in comparison.marks(test_set, system, metric))
 
 
 def best(test_set: TestSetResult, metric: MetricInfo) -> set[str]:

@@ -1,10 +1,8 @@
 """The results of a comparison, from which every table, file and plot is made."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from posnet_eval.inputs.hygiene import Remark
 from posnet_eval.inputs.loading import Texts
@@ -212,8 +210,3 @@ class Comparison:
                     found = test_set.difference(system, baseline, info.name)
                     compared = [found.value, found.low, found.high, found.p, found.p_shift, found.win_rate, found.arrow]
                 yield dict(zip(ROW_COLUMNS, [*values, baseline, *compared, info.signature], strict=True)) | facts
-
-
-def deviation(values: Sequence[float]) -> float | None:
-    """Return the standard deviation of a sample (n − 1), None for a single value."""
-    return float(np.std(values, ddof=1)) if len(values) > 1 else None

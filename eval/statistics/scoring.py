@@ -1,7 +1,6 @@
 """Scoring of systems on test sets: statistics of all segments, from the cache or computed."""
 
 import contextlib
-import importlib.metadata
 import json
 import time
 from collections.abc import Iterator, Sequence
@@ -17,9 +16,9 @@ from posnet_eval.statistics.results import Comparison
 from posnet_eval.statistics.summary import MetricRun, summarize
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.shared.records import installed_versions
 
 SECONDS_BETWEEN_SAVES = 2.0
-_PACKAGES = ("posnet", "sacrebleu", "numpy")
 
 
 def compare(plan: Plan, all_texts: Sequence[Texts], report: ProgressReporter) -> Comparison:
@@ -56,7 +55,7 @@ def compare(plan: Plan, all_texts: Sequence[Texts], report: ProgressReporter) ->
         resamples=plan.resamples,
         trials=plan.trials if test == "ar" else 0,
         seed=plan.seed,
-        versions={package: importlib.metadata.version(package) for package in _PACKAGES},
+        versions=installed_versions("posnet", "sacrebleu", "numpy"),
         columns=plan.columns,
         notes=plan.notes,
         pictures=plan.pictures,

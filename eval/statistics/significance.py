@@ -35,8 +35,7 @@ class Runs:
     @cached_property
     def means(self) -> FloatArray:
         """(B,) means over runs on resampled test sets."""
-        means: FloatArray = self.samples.mean(1)
-        return means
+        return self.samples.mean(1)
 
 
 @dataclass(frozen=True)

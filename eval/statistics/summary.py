@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from posnet_eval.inputs import hygiene
 from posnet_eval.inputs.loading import Texts
-from posnet_eval.inputs.plan import SEEDS, Lines, Plan
+from posnet_eval.inputs.plan import SEEDS, Plan
 from posnet_eval.metrics.base import FloatArray, Metric
 from posnet_eval.statistics import significance
-from posnet_eval.statistics.results import Bucket, Difference, MetricInfo, Score, TestSetResult, deviation
+from posnet_eval.statistics.results import Bucket, Difference, MetricInfo, Score, TestSetResult
 from posnet_eval.statistics.significance import Runs, SeedVariance
 from posnet_fairseq.shared.errors import visible
 from posnet_fairseq.text.languages import bleu_tokenizer
@@ -59,11 +59,12 @@ def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) ->
         for name in systems:
             scores[name][metric.name] = score_of(found[name], variance)
         for b, a in combinations(systems, 2):
+            some, others = texts.outputs[a], texts.outputs[b]
             differences.setdefault((a, b), {})[metric.name] = significance.compare(
                 metric,
                 (found[a].value, found[b].value),
                 (found[a].means, found[b].means),
-                same=_equal(texts.outputs[a], texts.outputs[b]),
+                same=sorted(some) == sorted(others) or len({*some, *others}) == 1,  # in whichever order of the runs
                 randomized=_exchanged(metric, kept[metric.name], pooled[metric.name], a, b) if kept else None,
                 contrast=variance.contrast(found[a], found[b]) if variance else None,
             )
@@ -106,13 +107,8 @@ def score_of(runs: Runs, variance: SeedVariance | None = None) -> Score:
     """Return a score with its interval: over sentences and seeds, or without their variance the bootstrap's."""
     found = variance.contrast(runs) if variance else None
     low, high = (found.low, found.high) if found else significance.interval(runs.means)
-    values = tuple(runs.scores.tolist())
-    return Score(runs.value, values, deviation(values), low, high, half_width=0.5 * (high - low))
-
-
-def _equal(some: Sequence[Lines], others: Sequence[Lines]) -> bool:
-    """Return whether two systems have equal outputs, in whichever order of the runs."""
-    return sorted(some) == sorted(others) or len({*some, *others}) == 1
+    deviation = float(np.std(runs.scores, ddof=1)) if len(runs.scores) > 1 else None
+    return Score(runs.value, tuple(runs.scores.tolist()), deviation, low, high, half_width=0.5 * (high - low))
 
 
 def _exchanged(

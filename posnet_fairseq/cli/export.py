@@ -6,8 +6,7 @@ from pathlib import Path
 from posnet_fairseq.inference.arguments import CTRANSLATE2, SHORTLIST
 from posnet_fairseq.inference.search_options import add_text_options
 from posnet_fairseq.shared.common_options import parsed_by
-from posnet_fairseq.shared.files import a_path, path_text
-from posnet_fairseq.shared.folders import check_new_folder
+from posnet_fairseq.shared.files import a_path, check_new_folder, path_text
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -22,7 +22,7 @@ from posnet_fairseq.inference.vocabularies import read_vocabulary, refuse_other_
 from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.failures import how_to_install
-from posnet_fairseq.shared.folders import new_folder
+from posnet_fairseq.shared.files import new_folder
 from posnet_fairseq.shared.progress import console, shown
 from posnet_fairseq.shared.user_dir import was_imported
 from posnet_fairseq.text.card import DatasetCard

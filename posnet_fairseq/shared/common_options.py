@@ -33,16 +33,16 @@ def parsed_by(
         parser = make_parser()
         what = "print the versions of posnet, torch and fairseq, and exit"
         parser.add_argument("--version", action=_Version, help=what)
-        _add_common(parser, has_mixers, {"quiet": False, "user_dir": None})
+        _add_common(parser, has_mixers)
+        parser.set_defaults(quiet=False)
         return parser
 
     def decorate(main: Callable[[argparse.Namespace], None]) -> Callable[..., None]:
         @functools.wraps(main)
         def run(arguments: Sequence[str] | None = None) -> None:
             options = whole_parser().parse_args(arguments)
-            quiet = options.quiet
-            del options.quiet  # results do not depend on it
-            if has_mixers and (folder := vars(options).pop("user_dir")):
+            quiet = vars(options).pop("quiet")  # results do not depend on it
+            if has_mixers and (folder := vars(options).pop("user_dir", None)):
                 import_user_dir(folder)
             with _silence(prints_result) if quiet else contextlib.nullcontext():
                 main(options)
@@ -105,25 +105,17 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _add_common(parser: argparse.ArgumentParser, has_mixers: bool, defaults: dict[str, object]) -> None:
-    """Add ``--quiet`` and ``--user-dir`` to a parser and to those of its subcommands."""
-    parser.add_argument(
-        "--quiet",
-        action="store_true",
-        default=defaults.get("quiet", argparse.SUPPRESS),
-        help="print results and errors only, no progress or remarks",
-    )
+def _add_common(parser: argparse.ArgumentParser, has_mixers: bool) -> None:
+    """Add ``--quiet`` and ``--user-dir``, without defaults, to a parser and to those of its subcommands."""
+    what = "print results and errors only, no progress or remarks"
+    parser.add_argument("--quiet", action="store_true", default=argparse.SUPPRESS, help=what)
     if has_mixers:
-        parser.add_argument(
-            "--user-dir",
-            metavar="FOLDER",
-            default=defaults.get("user_dir", argparse.SUPPRESS),
-            help="folder that registers mixers of your own, as for fairseq-train",
-        )
+        what = "folder that registers mixers of your own, as for fairseq-train"
+        parser.add_argument("--user-dir", metavar="FOLDER", default=argparse.SUPPRESS, help=what)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for subcommand in action.choices.values():
-                _add_common(subcommand, has_mixers, {})
+                _add_common(subcommand, has_mixers)
 
 
 @contextlib.contextmanager

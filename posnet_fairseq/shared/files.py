@@ -1,4 +1,4 @@
-"""Text files, read strictly, and outputs that are either complete or absent."""
+"""Text files, read strictly, and outputs, files and folders, that are either complete or absent."""
 
 import argparse
 import codecs
@@ -88,12 +88,11 @@ def iterate_lines(path: str | Path, most: int | None = None) -> Iterator[str]:
     name = "standard input" if str(path) == "-" else str(path)
     check_stdin(path)
     offset = 0  # of the line, in bytes
-    with reading(name), contextlib.ExitStack() as stack:
+    with reading(name), damage_refused(name), contextlib.ExitStack() as stack:
         file = sys.stdin.buffer if str(path) == "-" else stack.enter_context(open(path, "rb"))
         content = decompressing(file, name)
         for number in itertools.count(1):
-            with damage_refused(name):
-                data = content.readline(_LONGEST)
+            data = content.readline(_LONGEST)
             if not data:
                 return
             line = decoded(data, name, number, offset)
@@ -205,7 +204,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         # The name itself may have the greatest length that the file system allows.
         handle, name = tempfile.mkstemp(dir=folder, prefix=f".{place.name[:40]}.")
     except OSError as error:
-        raise unwritable(path, error) from error
+        raise _unwritable(path, error) from error
     os.close(handle)
     temporary = Path(name)
     try:
@@ -213,17 +212,20 @@ def replacing(path: str | Path) -> Iterator[Path]:
         if is_stream:
             _pour(temporary, place)
         else:
-            temporary.chmod(stat.S_IMODE(place.stat().st_mode) if place.exists() else 0o666 & ~umask())
-            _rename(temporary, place)
+            temporary.chmod(stat.S_IMODE(place.stat().st_mode) if place.exists() else 0o666 & ~_umask())
+            try:
+                temporary.replace(place)
+            except OSError as error:
+                raise _unwritable(place, error) from error
     except OSError as error:
         if error.errno not in DISK_FULL and (error.filename or isinstance(error, BrokenPipeError)):
             raise  # of another file
-        raise unwritable(path, error) from error
+        raise _unwritable(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def unwritable(path: object, error: OSError) -> UsageError:
+def _unwritable(path: object, error: OSError) -> UsageError:
     """Return the error of an output that the system does not let a program write."""
     why = "the disk is full. Make room, and run it again" if error.errno in DISK_FULL else None
     return UsageError(f"cannot write {path}: {why or f'{error.strerror}. Choose another place'}.")
@@ -238,15 +240,33 @@ def _pour(temporary: Path, place: Path) -> None:
         shutil.copyfileobj(source, target)
 
 
-def _rename(temporary: Path, place: Path) -> None:
-    """Put a file in the place of another one."""
+def check_new_folder(folder: Path, option: str) -> None:
+    """Check that a folder can be made and is not there. Commands call it before their work; nothing is made."""
+    if os.path.lexists(folder):
+        raise UsageError(f"{option} {folder} is there already. Give another folder, or remove it.")
+    check_place(folder, option)
+
+
+@contextlib.contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Provide a temporary folder, which gets its name when the block ends without an error and is removed after one."""
+    temporary = None
     try:
-        temporary.replace(place)
+        temporary = Path(tempfile.mkdtemp(dir=folder.absolute().parent, prefix=f".{folder.name[:40]}."))
+        yield temporary
+        temporary.chmod(0o777 & ~_umask())
+        temporary.rename(folder)
     except OSError as error:
-        raise unwritable(place, error) from error
+        is_ours = not error.filename or str(error.filename).startswith(str(temporary))
+        if temporary and not is_ours and error.errno not in DISK_FULL:
+            raise  # of a file that was read
+        raise _unwritable(folder, error) from error
+    finally:
+        if temporary:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
-def umask() -> int:
+def _umask() -> int:
     """Return the permissions that new files do not get."""
     mask = os.umask(0)
     os.umask(mask)

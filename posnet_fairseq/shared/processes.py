@@ -128,20 +128,12 @@ _number = 0
 
 
 def _start(_: object, function: Callable[[Any], Any], numbers: "SimpleQueue[int]", parent: int) -> None:
-    """Initialize a worker."""
     global _function, _number
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     die_with_parent(parent)
-    util.register_after_fork(_start, _die_with_worker)
+    # Processes that a worker starts with multiprocessing are killed when it ends, and so on.
+    util.register_after_fork(_start, lambda _: die_with_parent(multiprocessing.parent_process().pid))  # type: ignore
     _function, _number = function, numbers.get()
-
-
-def _die_with_worker(_: object) -> None:
-    """Have a process killed that a worker has started with :mod:`multiprocessing`, when the worker ends."""
-    worker = multiprocessing.parent_process()
-    assert worker is not None
-    assert worker.pid is not None
-    die_with_parent(worker.pid)
 
 
 def worker_number() -> int:

@@ -96,9 +96,7 @@ for _kind in ("int", "float", "timestamp"):
     PlainLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", PlainLoader.number_or_text)
 
 
-def read_yaml(
-    path: str | Path, kind: Any = Any, loader: type[TextLoader] | type[PlainLoader] = TextLoader, advice: str = _ADVICE
-) -> Any:
+def read_yaml(path: str | Path, kind: Any = Any, loader: type[TextLoader] | type[PlainLoader] = TextLoader) -> Any:
     """Return the content of a YAML file or pipe as a type, see :func:`convert`.
 
     Text of :class:`TextLoader` becomes numbers and switches where the type has them.
@@ -114,8 +112,8 @@ def read_yaml(
     except _PARSING as error:
         where = getattr(error, "problem_mark", None)
         line = f" in line {where.line + 1}" if where else ""
-        raise UsageError(f"{path} is not YAML{line}: {_problem(error)}. {advice}") from error
-    return convert(content, kind, path, advice=advice, strict=loader is not TextLoader)
+        raise UsageError(f"{path} is not YAML{line}: {_problem(error)}. {_ADVICE}") from error
+    return convert(content, kind, path, strict=loader is not TextLoader)
 
 
 def _problem(error: BaseException) -> str:

@@ -106,7 +106,13 @@ class FolderStage:
 
     def perform(self, report: ProgressReporter) -> None:
         """Fill the folder under another name, which it loses when it is whole."""
-        self._say_why(report)
+        earlier = _read(self.folder)
+        if earlier and earlier.finished:
+            same = earlier.content["key"] == self.key
+            now = json.loads(json.dumps(self.settings))
+            why = ["its files were changed after they had been made"] if same else earlier.differences(now)
+            if why:
+                report.say(f"{self.name} is repeated: {'; '.join(why)}")
         partial = self._partial
         record = _read(partial)
         if record is None or record.content["key"] != self.key:
@@ -126,16 +132,6 @@ class FolderStage:
         remove(self.folder)
         partial.rename(self.folder)
         self.clear()
-
-    def _say_why(self, report: ProgressReporter) -> None:
-        """Say why an earlier outcome is not good enough, if there is one."""
-        record = _read(self.folder)
-        if record and record.finished:
-            same = record.content["key"] == self.key
-            now = json.loads(json.dumps(self.settings))
-            why = ["its files were changed after they had been made"] if same else record.differences(now)
-            if why:
-                report.say(f"{self.name} is repeated: {'; '.join(why)}")
 
     @property
     def _partial(self) -> Path:

@@ -2,7 +2,6 @@
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from posnet_fairseq.shared.errors import UsageError, option
@@ -63,7 +62,13 @@ def pipeline_of(folder: str | Path, languages: tuple[str, str]) -> Pipeline:
         if not files:
             raise LookupError("it names neither bpe_codes nor a sentencepiece_model")
         if card.words:
-            _refuse_other_languages(path, (card.source_lang, card.target_lang), languages)
+            if not set(languages) <= {card.source_lang, card.target_lang}:
+                model = f"translates from {languages[0]} to {languages[1]}" if all(languages) else "is of one language"
+                raise UsageError(
+                    f"{path} says how {card.source_lang} and {card.target_lang} are split into tokens, and the model "
+                    f"{model}. Give the directory that it was trained on by {option('data')}, or "
+                    f"{option('bpe_codes')}, {option('sentencepiece_model')} or {option('pretokenized')}."
+                )
             tokenizers = [card.words[name] for name in languages]
         else:  # text of one language
             tokenizers = [Tokenizer("", "none")] * 2
@@ -93,27 +98,13 @@ def choose_pipeline(
     """Return the pipeline that the user gives (tokens as they are, merges of Moses words, a sentencepiece model), else
     the one of :func:`pipeline_of`.
     """
-    source, target = languages
     if pretokenized:
         return TextPipeline()
-    if sentencepiece_model:
-        pieces = SentencePieces(sentencepiece_model)
-        kind = pieces.tokenizer
-        return Pipeline(Tokenizer(source, kind), Tokenizer(target, kind), pieces, pieces)
-    if bpe_codes:
-        merges = Merges(bpe_codes)
-        return Pipeline(Tokenizer(source), Tokenizer(target), merges, merges)
-    return pipeline_of(folder, languages)
-
-
-def _refuse_other_languages(card_path: Path, known: tuple[str | None, str | None], languages: tuple[str, str]) -> None:
-    if not set(languages) <= set(known):
-        model = f"translates from {languages[0]} to {languages[1]}" if all(languages) else "is of one language"
-        raise UsageError(
-            f"{card_path} says how {known[0]} and {known[1]} are split into tokens, and the model {model}. Give the "
-            f"directory that it was trained on by {option('data')}, or {option('bpe_codes')}, "
-            f"{option('sentencepiece_model')} or {option('pretokenized')}."
-        )
+    if not (given := sentencepiece_model or bpe_codes):
+        return pipeline_of(folder, languages)
+    pieces: Subwords = SentencePieces(given) if sentencepiece_model else Merges(given)
+    source, target = (Tokenizer(language, pieces.tokenizer) for language in languages)
+    return Pipeline(source, target, pieces, pieces)
 
 
 def _companion(card_path: Path, name: str, card: DatasetCard) -> Path:
@@ -138,40 +129,29 @@ def write_rules(
 ) -> None:
     """Write a card with what translation needs of it, and the files of subwords that it names.
 
-    Nothing is written for text that is tokens already. Arguments are those of
-    :func:`choose_pipeline`.
+    Nothing is written for text that is tokens already. Arguments are those of :func:`choose_pipeline`.
     """
     choose_pipeline(data, languages, pretokenized, bpe_codes, sentencepiece_model)  # refuses what cannot be used
     if pretokenized:
         return
-    rules = DatasetCard(source_lang=languages[0], target_lang=languages[1])
-    if bpe_codes or sentencepiece_model:
+    rules, card = DatasetCard(source_lang=languages[0], target_lang=languages[1]), DatasetCard()
+    if given := bpe_codes or sentencepiece_model:
         kind = SentencePieces(sentencepiece_model).tokenizer if sentencepiece_model else "moses"
         rules.words = {language: Tokenizer(language, kind) for language in languages}
-        given = bpe_codes, sentencepiece_model
-        codes: FileNames | None
-        pieces: FileNames | None
-        codes, pieces = (str(Path(path).absolute()) if path else None for path in given)
+        files: FileNames = str(Path(given).absolute())
     else:
         card = DatasetCard.read(data)
         rules.dataset = card.dataset
         rules.words = {language: card.words[language] for language in languages if card.words}
-        codes, pieces = card.bpe_codes, card.sentencepiece_model
+        files = card.bpe_codes or card.sentencepiece_model or {}
+    has_merges = bool(bpe_codes or card.bpe_codes)
 
-    def copied(path: str, name: str) -> str:
+    def copied(path: str, ending: str = "") -> str:
+        name = f"codes{ending}.bpe" if has_merges else f"sentencepiece{ending}.model"
         shutil.copyfile(data / path, folder / name)
-        rules.files[name] = {"sha256": digest(folder / name, "sha256")}
+        rules.files[name] = {"sha256": digest(folder / name)}
         return name
 
-    if codes:
-        rules.bpe_codes = _each(codes, languages, "codes{}.bpe", copied)
-    elif pieces:
-        rules.sentencepiece_model = _each(pieces, languages, "sentencepiece{}.model", copied)
+    files = copied(files) if isinstance(files, str) else {each: copied(files[each], f".{each}") for each in languages}
+    rules.bpe_codes, rules.sentencepiece_model = (files, None) if has_merges else (None, files)
     rules.save(folder)
-
-
-def _each(files: FileNames, languages: Iterable[str], name: str, copied: Callable[[str, str], str]) -> FileNames:
-    """Return new names of a file of all languages, or of one for each."""
-    if isinstance(files, str):
-        return copied(files, name.format(""))
-    return {language: copied(files[language], name.format(f".{language}")) for language in languages}

@@ -18,6 +18,8 @@ _REMEMBERED = 200_000
 class Merges:
     """BPE merges of subword-nmt, in bounded memory."""
 
+    tokenizer = "moses"  # of text in front of them
+
     def __init__(self, path: str | Path) -> None:
         from subword_nmt.apply_bpe import BPE
 

@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import hashlib
 import json
 import lzma
 import os
@@ -26,9 +27,50 @@ from posnet_data_prep.sources.document_sets import (
 )
 from posnet_data_prep.sources.download import Downloads
 from posnet_fairseq.shared.errors import UsageError
-from support.package_indexes import NAME, install_apt_get, invented, record, serving, write_indexes
 
 GERMAN = package_descriptions("de")
+NAME = "dists_bookworm_main_i18n_Translation-{}"
+
+
+def record(package, language, short, *lines, english=None):
+    """A record of an index; `english` is the text whose hash it has."""
+    key = hashlib.md5((english or short).encode()).hexdigest()
+    return "\n".join(
+        [f"Package: {package}", f"Description-md5: {key}", f"Description-{language}: {short}", *lines, "\n"]
+    )
+
+
+def invented(language, packages=60):
+    """An index of packages with three paragraphs each, in words that differ from package to package."""
+    records = []
+    for number in range(packages):
+        words = random.Random(f"{language} {number}")
+        texts = [" ".join(_word(words) for _ in range(6)) for _ in range(3)]
+        records.append(
+            record(f"package{number:03}", language, texts[0], f" {texts[1]}", " .", f" {texts[2]}", english=str(number))
+        )
+    return "".join(records)
+
+
+def _word(words):
+    return "".join(words.choice("abcdefghiklmnoprstuw") for _ in range(6))
+
+
+def write_indexes(folder, **texts):
+    """Write indexes, one for each language; without any, those of English and German."""
+    folder.mkdir(exist_ok=True)
+    for language, text in (texts or {"en": invented("en"), "de": invented("de")}).items():
+        (folder / NAME.format(language)).write_text(text, encoding="utf-8")
+    return folder
+
+
+def serving(indexes):
+    """The script of an apt-get that serves the indexes of a folder."""
+    name = NAME.format("$LANGUAGE")
+    return (
+        'case $1 in\nindextargets) echo "http://localhost/debian-security/ http://localhost/debian/";;\n'
+        f'update) cp "{indexes}/{name}" "$LISTS/localhost_debian_{name}";;\nesac'
+    )
 
 
 def test_paragraphs():
@@ -102,10 +144,22 @@ def test_lz4_without_apt_and_damaged(tmp_path, monkeypatch):
 
 @pytest.fixture
 def install(tmp_path, monkeypatch):
+    """Put a shell script in the place of apt-get; return its folder. Its variables LISTS and LANGUAGE are options."""
+
     def install(script):
-        folder = install_apt_get(tmp_path / "bin", script)
-        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-        return folder
+        program = tmp_path / "bin/apt-get"
+        program.parent.mkdir()
+        program.write_text(
+            "#!/bin/sh\n"
+            f'echo "$@" >> {program.parent}/calls\n'
+            'for word in "$@"; do case $word in\n'
+            "--option=Dir::State::lists=*) LISTS=${word##*=};; --option=Acquire::Languages=*) LANGUAGE=${word##*=};;\n"
+            "esac; done\n"
+            f"{script}\n"
+        )
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+        return program.parent
 
     return install
 

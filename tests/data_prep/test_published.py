@@ -116,9 +116,9 @@ def test_wmt14_is_what_its_script_makes(made):
     ]
 
 
-def written_out(language):
+def written_out(language, hyphens=True):
     """normalize-punctuation, remove-non-printing-char, tokenizer -a."""
-    normalize, tokenize = MosesPunctNormalizer(language).normalize, moses(language, True)
+    normalize, tokenize = MosesPunctNormalizer(language).normalize, moses(language, hyphens)
     return lambda line: tokenize(regex.sub(r"\p{C}", " ", normalize(line)))
 
 
@@ -214,13 +214,8 @@ def pairs(server, monkeypatch):
 
 def as_published(language):
     """lowercase.perl, normalize-punctuation.perl (which sees the end of the line), tokenizer.perl."""
-    normalize, tokenizer = MosesPunctNormalizer(language).normalize, MosesTokenizer(language)
-
-    def split(line):
-        printable = regex.sub(r"\p{C}", " ", normalize(f"{line.lower()}\n"))
-        return " ".join(tokenizer.tokenize(printable, return_str=True).split())
-
-    return split
+    split = written_out(language, hyphens=False)
+    return lambda line: " ".join(split(f"{line.lower()}\n").split())
 
 
 def test_both_forms_of_three_test_sets(pairs, tmp_path):

@@ -11,15 +11,15 @@ import pytest
 
 from posnet_data_prep.sources import published as extraction
 from posnet_data_prep.sources.published import extract
-from posnet_data_prep.sources.readers import Reader
+from posnet_data_prep.sources.readers import Reader, read_table
 from posnet_fairseq.shared.errors import UsageError
 from support import archives
 
 
-def read(tmp_path, data, form="plain", strict=True):
+def read(tmp_path, data, form="plain"):
     path = tmp_path / "file"
     path.write_bytes(data)
-    reader = Reader(strict)
+    reader = Reader()
     return list(getattr(reader, form)(path)), reader.repaired
 
 
@@ -31,17 +31,7 @@ def test_only_a_newline_ends_a_line(tmp_path, compress):
 
 
 def test_invalid_bytes(tmp_path):
-    with pytest.raises(
-        UsageError, match=r"file is not UTF-8: line 2 has an invalid byte at offset 6 of the file\. Convert it"
-    ):
-        read(tmp_path, b"good\nM\xfcll\n")
-    assert read(tmp_path, b"good\nM\xfcll\n", strict=False) == (["good", "M\ufffdll"], 1)
-
-
-def test_nul_bytes(tmp_path):
-    with pytest.raises(UsageError, match=r"file has a NUL byte in line 1, so it is no text in UTF-8 \(UTF-16 has them"):
-        read(tmp_path, "utf-16 text".encode("utf-16-le"))
-    assert read(tmp_path, b"a\0b\n", strict=False) == (["a\0b"], 0)
+    assert read(tmp_path, b"good\nM\xfcll\na\0b\n") == (["good", "M\ufffdll", "a\0b"], 1)
 
 
 def test_tags_of_iwslt(tmp_path):
@@ -59,9 +49,12 @@ def test_segments(tmp_path):
 
 
 def test_tables(tmp_path):
-    assert read(tmp_path, b"a b\tc\nd\t\n", "table")[0] == [("a b", "c"), ("d", "")]
+    path = tmp_path / "file"
+    path.write_bytes(b"a b\tc\nd\t\n")
+    assert list(read_table(path)) == [("a b", "c"), ("d", "")]
+    path.write_bytes(b"a\tb\nc\td\te\n")
     with pytest.raises(UsageError, match=r"line 2 has 3 columns with tabs between, two are expected.*cut -f1,2"):
-        read(tmp_path, b"a\tb\nc\td\te\n", "table")
+        list(read_table(path))
 
 
 class Bar:

@@ -8,11 +8,7 @@ from posnet_data_prep import prepare
 from posnet_fairseq.text.dictionary import Dictionary
 from posnet_fairseq.text.pipeline import pipeline_of
 from support.commands import refused
-
-
-def write(path, *lines):
-    path.write_text("".join(f"{line}\n" for line in lines))
-    return path
+from support.scoring import write
 
 
 def sentence(number):
@@ -31,7 +27,7 @@ def lines_of(data):
 
 def test_the_end_of_a_text_is_held_out(tmp_path):
     lines = [sentence(n) for n in range(60)]
-    data = make(tmp_path, "--train", write(tmp_path / "my.txt", *lines[:30], "", " ", *lines[30:]))
+    data = make(tmp_path, "--train", write(tmp_path / "my.txt", [*lines[:30], "", " ", *lines[30:]]))
     assert lines_of(data) == {"train": lines[:54], "valid": lines[54:57], "test": lines[57:]}
     card = json.loads((data / "dataset.json").read_text())
     assert card["sentences"] == {"train": 54, "valid": 3, "test": 3}
@@ -48,7 +44,7 @@ def test_any_character_comes_back(tmp_path, capsys, options):
     """Unless that is not wanted, as published figures were made without."""
     lines = [sentence(n) for n in range(60)]
     odd = " 🐟  \u0e1b\u0e25\u0e32 "
-    data = make(tmp_path, "--train", write(tmp_path / "my.txt", *lines, odd), *options)
+    data = make(tmp_path, "--train", write(tmp_path / "my.txt", [*lines, odd]), *options)
     pipeline = pipeline_of(data, ("", ""))
     line = (data / "test.bpe.txt").read_text().splitlines()[-1]
     dictionary = Dictionary.load(data / "dict.txt")
@@ -60,7 +56,7 @@ def test_any_character_comes_back(tmp_path, capsys, options):
 
 def test_sets_of_ones_own_in_random_but_known_order(tmp_path):
     sets = {name: [f"{name}: {sentence(n)}" for n in range(30)] for name in ("train", "valid", "test")}
-    files = [part for name, lines in sets.items() for part in (f"--{name}", write(tmp_path / name, *lines))]
+    files = [part for name, lines in sets.items() for part in (f"--{name}", write(tmp_path / name, lines))]
     first, again = tmp_path / "first", tmp_path / "again"
     for folder in (first, again):
         folder.mkdir()
@@ -76,7 +72,7 @@ def test_sets_of_ones_own_in_random_but_known_order(tmp_path):
 def test_long_lines_and_little_text(tmp_path):
     """Nothing is left out, and there are no more pieces than the text has."""
     lines = [f"{sentence(n)} {'word ' * 2000}日本" if n % 3 == 0 else sentence(n) for n in range(40)]
-    data = make(tmp_path, "--train", write(tmp_path / "my.txt", *lines), "--pieces", 4000)
+    data = make(tmp_path, "--train", write(tmp_path / "my.txt", lines), "--pieces", 4000)
     assert "<0xE6> 24\n" in (data / "dict.txt").read_text(), "the first byte of 日 and of 本 in 12 lines"
     assert 20 < len((data / "dict.txt").read_text().splitlines()) < 400
 
@@ -95,8 +91,8 @@ def test_long_lines_and_little_text(tmp_path):
 )
 def test_bad_input(capsys, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
-    write(tmp_path / "short", "one", "two")
-    write(tmp_path / "long", *map(sentence, range(40)))
-    write(tmp_path / "empty", "", " ")
+    write(tmp_path / "short", ["one", "two"])
+    write(tmp_path / "long", map(sentence, range(40)))
+    write(tmp_path / "empty", ["", " "])
     assert message in refused(capsys, lambda words: make(tmp_path, *words), *arguments.split())
     assert not (tmp_path / "data/dataset.json").exists()

@@ -1,7 +1,9 @@
 import dataclasses
+import json
 import re
 import shutil
 import subprocess
+from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -10,19 +12,68 @@ from posnet_eval.inputs.hygiene import Remark
 from posnet_eval.report import plots
 from posnet_eval.report.page import _order, render
 from support import made_up
-from support.page import Page
 
 HOSTILE = "</script><script>alert(1)</script> <!-- <b>\"bold\" & 'it' 快乐的猫 שלום ‮😀\u2028"
 CHROMIUM = shutil.which("chromium")
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """A page taken apart; fails where tags are not balanced.
+
+    Attributes:
+        tables: rows of the texts of their cells.
+        attributes: (tag, name, value) of all elements.
+        text: all outside of scripts and styles.
+        data: of the scripts that hold data.
+    """
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.tables, self.attributes, self.data = [], [], [], []
+        self.text = ""
+        self.feed(html)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.handle_startendtag(tag, attrs)
+        if tag not in VOID:
+            self.open.append((tag, dict(attrs)))
+
+    def handle_startendtag(self, tag, attrs):
+        self.attributes += [(tag, name, value) for name, value in attrs]
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append([])
+        if tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop()[0] == tag
+
+    def handle_data(self, text):
+        tag, attributes = self.open[-1] if self.open else ("", {})
+        if tag == "script" and attributes.get("type") == "application/json":
+            self.data.append(json.loads(text, parse_constant=pytest.fail))
+        if tag not in ("script", "style"):
+            self.text += text
+            if any(name in ("td", "th") for name, _ in self.open):
+                self.tables[-1][-1][-1] += text
+
+
+def changed(comparison, **changes):
+    """The same comparison with another first test set, the only one."""
+    return dataclasses.replace(comparison, test_sets=(dataclasses.replace(comparison.test_sets[0], **changes),))
 
 
 def with_texts(comparison, system, index, text):
     """The same comparison where a system said something else."""
-    test_set = comparison.test_sets[0]
-    runs = [list(run) for run in test_set.outputs[system]]
+    outputs = comparison.test_sets[0].outputs
+    runs = [list(run) for run in outputs[system]]
     runs[0][index] = text
-    outputs = test_set.outputs | {system: tuple(map(tuple, runs))}
-    return dataclasses.replace(comparison, test_sets=(dataclasses.replace(test_set, outputs=outputs),))
+    return changed(comparison, outputs=outputs | {system: tuple(map(tuple, runs))})
 
 
 def test_all_scores_are_there():
@@ -133,21 +184,17 @@ def test_unusual_comparisons(options):
 
 
 def test_remarks():
-    comparison = made_up.comparison()
     remarks = (Remark("s1", "2 empty lines", (3, 17)), Remark("", "1 very long line", (5,)))
-    test_set = dataclasses.replace(comparison.test_sets[0], remarks=remarks)
-    text = " ".join(Page(render(dataclasses.replace(comparison, test_sets=(test_set,)))).text.split())
+    text = " ".join(Page(render(changed(made_up.comparison(), remarks=remarks))).text.split())
     for said in ("Source and reference 1 very long line: line 5", "System s1 2 empty lines: lines 3, 17"):
         assert said in text
 
 
 def test_hostile_text_is_text():
     comparison = with_texts(made_up.comparison(systems=2, segments=5), "s1", 0, HOSTILE)
-    remark = Remark("s1", HOSTILE, (1,))
-    test_set = dataclasses.replace(comparison.test_sets[0], name=HOSTILE, remarks=(remark,))
+    comparison = changed(comparison, name=HOSTILE, remarks=(Remark("s1", HOSTILE, (1,)),))
     labels, versions = {"s0": HOSTILE, "s1": "$x$ \x1b 位置"}, comparison.versions | {HOSTILE: HOSTILE}
-    comparison = dataclasses.replace(comparison, test_sets=(test_set,), labels=labels, versions=versions)
-    html = render(comparison)
+    html = render(dataclasses.replace(comparison, labels=labels, versions=versions))
     page = Page(html)
     assert HOSTILE in page.data[0]["texts"]
     assert HOSTILE in page.data[0]["systems"]
@@ -208,7 +255,7 @@ def test_in_a_browser(tmp_path):
         "ter": {"s0": np.array([20.0]), "s2": np.array([50.0]), "s3": np.array([60.5])},
     }
     test_set = comparison.test_sets[0]
-    comparison = dataclasses.replace(comparison, test_sets=(dataclasses.replace(test_set, segments=scores),))
+    comparison = changed(comparison, segments=scores)
     acts = """<script>
         const header = document.querySelectorAll("thead th")[1];
         header.firstElementChild.click();

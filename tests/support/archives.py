@@ -22,19 +22,7 @@ _WORDS = {
 _MARKS = {
     "en": ["R&D", "it’s", "“quoted”", "twenty-one", "5,300.50", "a\u2028b", "x\x0by", "&amp;", "c\u00a0d", "1/2", ""],
     "de": ["F&E", "geht’s", "„gesagt“", "ein-zwei", "5.300,50", "a\u0085b", "x\x1fy", "&quot;", "c\u200bd", "…", ""],
-    "fr": [
-        "R&D",
-        "c’est",
-        "«\u00a0dit\u00a0»",
-        "un-deux",
-        "5\u00a0300",
-        "quoi\u00a0?",
-        "",
-        "&lt;",
-        "œuvre",
-        "…",
-        "a\tb",
-    ],
+    "fr": ["R&D", "c’est", "«\xa0dit\xa0»", "un-deux", "5\xa0300", "quoi\xa0?", "", "&lt;", "œuvre", "…", "a\tb"],
     "zh": ["，", "。", "《书》", "（一）", "“引”", "Python 3.5", "、", "！", "", "％", "：再"],
 }
 
