@@ -79,16 +79,16 @@ def test_lexicon_is_that_of_model_1(monkeypatch, pairs):
     monkeypatch.setattr(lexicon, "LEAST", 0)
     draw = random.Random(2)
     source, target = ([[draw.randrange(9) for _ in range(draw.randint(1, 5))] for _ in range(30)] for _ in "ab")
-    found = learn_lexicon(corpus(source), corpus(target), 9)
+    sources, targets, probabilities = learn_lexicon(corpus(source), corpus(target), 9)
     expected = model_1(source, target, lexicon.ITERATIONS)
-    assert list(zip(found.sources.tolist(), found.targets.tolist(), strict=True)) == sorted(expected)
-    np.testing.assert_allclose(found.probabilities, [expected[pair] for pair in sorted(expected)], rtol=1e-9)
+    assert list(zip(sources.tolist(), targets.tolist(), strict=True)) == sorted(expected)
+    np.testing.assert_allclose(probabilities, [expected[pair] for pair in sorted(expected)], rtol=1e-9)
 
 
 def test_a_sentence_may_be_empty():
     found = learn_lexicon(corpus([[], [1], [2]]), corpus([[3], [], [4]]), 5)
-    assert (found.sources.tolist(), found.targets.tolist(), found.probabilities.tolist()) == ([2], [4], [1])
-    assert not len(learn_lexicon(corpus([[]]), corpus([[]]), 5).sources)
+    assert [each.tolist() for each in found] == [[2], [4], [1]]
+    assert not len(learn_lexicon(corpus([[]]), corpus([[]]), 5)[0])
 
 
 def test_tokens_are_those_that_fairseq_reads(data, vocabulary):
@@ -125,7 +125,10 @@ def test_numbers(data, vocabulary):
 
 
 def test_fewer_sentences_are_spread_over_the_set(data, monkeypatch):
-    corpora = [shortlist._corpus(str(data / "train.xx-yy.xx"), 100, most) for most in (10, 200, 10**9)]
+    corpora = []
+    for most in (10, 200, 10**9):
+        monkeypatch.setattr(shortlist, "SENTENCES", most)
+        corpora.append(shortlist._corpus(str(data / "train.xx-yy.xx"), 100))
     assert [len(each.starts) for each in corpora] == [10, 200, 200]
     assert corpora[0].starts[0] == 0
     assert corpora[0].starts[-1] == corpora[1].starts[-1]
