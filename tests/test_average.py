@@ -5,8 +5,15 @@ import pytest
 import torch
 
 from posnet_fairseq.cli.average import main
-from posnet_fairseq.inference.averaging import average, choose, doubts
-from posnet_fairseq.inference.saved_checkpoints import SavedCheckpoint, gap, lost_best, numbered_checkpoints
+from posnet_fairseq.inference.averaging import (
+    SavedCheckpoint,
+    average,
+    choose,
+    doubts,
+    gap,
+    lost_best,
+    numbered_checkpoints,
+)
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text import synthetic
 from support.checkpoints import checkpoint
