@@ -25,21 +25,24 @@ class Batch:
     prefixes: list[Tensor] | None = None  # (P,) token ids without end symbol, each; or whole translations to score
 
 
+@dataclass
 class Translator:
-    """A search between plain texts; sources have at most `max_source` tokens, the end symbol included.
+    """A search between plain texts.
 
     Attributes:
+        max_source: most tokens of a source, the end symbol included.
         second_input: option that gives a second text for each line.
         blank: stands for the translation of a line that is not translated.
         skipped: what is said of a line that is too long.
     """
 
+    search: BeamSearch
+    vocabulary: Vocabulary
+    pipeline: TextPipeline
+    max_source: int
     second_input: ClassVar = "prefix"
     blank: ClassVar = BLANK
     skipped: ClassVar = "left empty"
-
-    def __init__(self, search: BeamSearch, vocabulary: Vocabulary, pipeline: TextPipeline, max_source: int) -> None:
-        self.search, self.vocabulary, self.pipeline, self.max_source = search, vocabulary, pipeline, max_source
 
     def encode(self, line: str) -> Tensor:
         """Return (M,) token ids of a line of plain text, with the end symbol."""
@@ -115,18 +118,14 @@ class Translator:
         )
 
 
+@dataclass
 class Scorer(Translator):
     """Given translations in the place of found ones, of at most `max_target` tokens, the end symbol included."""
 
+    max_target: int
     second_input = "score_translations"
     blank = UNSCORED
     skipped = "not scored"
-
-    def __init__(
-        self, search: BeamSearch, vocabulary: Vocabulary, pipeline: TextPipeline, max_source: int, max_target: int
-    ) -> None:
-        super().__init__(search, vocabulary, pipeline, max_source)
-        self._max_target = max_target
 
     def encode_all(
         self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int
@@ -135,7 +134,7 @@ class Scorer(Translator):
         dictionary = self.vocabulary.target_dictionary
         targets = [dictionary.encode_line(self.pipeline.encode_target(line)) for line in prefixes or ()]
         sources, notes = self._fit([self.encode(line) for line in lines], on_long, first, self.max_source)
-        fitted, more = self._fit(targets, on_long, first, self._max_target, "the translation of ")
+        fitted, more = self._fit(targets, on_long, first, self.max_target, "the translation of ")
         unknown = _note_on_unknown(targets, dictionary.unk(), first, "translations of ")
         both = [index for index in sources if index in fitted]
         return {i: sources[i] for i in both}, {i: fitted[i] for i in both}, [*notes, *more, *unknown]
@@ -145,21 +144,18 @@ class Scorer(Translator):
         return max(len(source), 0 if prefix is None else len(prefix))
 
 
+@dataclass
 class TextGenerator(Translator):
     """A search between beginnings and texts; a blank line is the beginning of any text.
 
     In a batch a text counts with the `new_tokens` that it is continued by at most, about.
     """
 
-    def __init__(
-        self, search: BeamSearch, vocabulary: Vocabulary, pipeline: TextPipeline, max_tokens: int, new_tokens: int
-    ) -> None:
-        super().__init__(search, vocabulary, pipeline, max_tokens)
-        self._new_tokens = new_tokens
+    new_tokens: int
 
     def size(self, source: Tensor, prefix: Tensor | None) -> int:
         """Return the tokens that the text counts for in a batch."""
-        return min(len(source) + self._new_tokens, self.max_source)
+        return min(len(source) + self.new_tokens, self.max_source)
 
     def encode_all(
         self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int
