@@ -161,10 +161,6 @@ def test_other_dictionaries_are_refused(made, vocabulary, tmp_path, side):
         Shortlist.load(tmp_path / "file", other(vocabulary, side))
 
 
-def cut(path):
-    path.write_bytes(path.read_bytes()[:-1])
-
-
 def rewritten(change):
     """What changes the tensors of the file."""
 
@@ -182,7 +178,7 @@ def rewritten(change):
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (cut, "is damaged or no shortlist"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "is damaged or no shortlist"),
         (lambda path: save_file({"weight": torch.zeros(3)}, path), "is no shortlist, or one of another version"),
         (rewritten(lambda t, about: about.update(kind="posnet shortlist 2")), "one of another version"),
         (rewritten(lambda t, about: t.pop("always")), "is damaged"),
