@@ -3,6 +3,7 @@
 import collections
 import itertools
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -148,17 +149,13 @@ def test_file(made, vocabulary, tmp_path):
         torch.testing.assert_close(getattr(found, name), getattr(made, name), rtol=0, atol=0)
 
 
-def other(vocabulary, side):
-    dictionaries = {"source": vocabulary.source_dictionary, "target": vocabulary.target_dictionary}
-    dictionaries[side] = Dictionary(dictionaries[side].symbols[:3:-1])
-    return Vocabulary("xx", "yy", dictionaries["source"], dictionaries["target"])
-
-
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_other_dictionaries_are_refused(made, vocabulary, tmp_path, side):
     made.save(tmp_path / "file", vocabulary)
+    name = f"{side}_dictionary"
+    reversed_one = replace(vocabulary, **{name: Dictionary(getattr(vocabulary, name).symbols[:3:-1])})
     with pytest.raises(UsageError, match=f"file was made for another {side} dictionary than the model's"):
-        Shortlist.load(tmp_path / "file", other(vocabulary, side))
+        Shortlist.load(tmp_path / "file", reversed_one)
 
 
 def rewritten(change):
