@@ -136,9 +136,7 @@ ROWS = [
     scored("what ends lines elsewhere", "test, yy, 12 lines", before=replaced(2, "b1\u2028b\x0bb\x85b4\rb5 \ufeffb6")),
     refused("a NUL byte", r"text/a has a NUL byte in line 4, so it is no text in UTF-8", before=replaced(3, "b1\0")),
     # logs of fairseq
-    scored(
-        "a line as fairseq's in plain text", "test, yy, 12 lines", before=replaced(5, "H-0\t-0.5\tfoo"),
-    ),
+    scored("a line as fairseq's in plain text", "test, yy, 12 lines", before=replaced(5, "H-0\t-0.5\tfoo")),
     scored("a log", r"a +\d+\.\d ±", before=output(log)),
     refused(
         "a log that ends in its last translation", r"text/a is a log of fairseq's that is cut short: .* sentence 11",

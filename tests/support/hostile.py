@@ -96,6 +96,8 @@ def play(row, folder, monkeypatch, capfd):
     changed = {name for name in before | after if before.get(name) != after.get(name)}
     unexpected = {name for name in changed if not any(Path(name).match(pattern) for pattern in row.makes)}
     assert not unexpected, f"{sorted(unexpected)}: changed, made or lost"
+    left = [name for name in after if Path(name).name.startswith(".") and Path(name).name != ".lock"]
+    assert not left, f"{left}: left behind"
     row.after(folder)
 
 
