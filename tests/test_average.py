@@ -5,37 +5,36 @@ import pytest
 import torch
 
 from posnet_fairseq.cli.average import main
-from posnet_fairseq.inference.averaging import average, choose, doubts
-from posnet_fairseq.inference.saved_checkpoints import SavedCheckpoint, gap, lost_best, numbered_checkpoints
+from posnet_fairseq.inference.averaging import (
+    SavedCheckpoint,
+    average,
+    choose,
+    doubts,
+    gap,
+    lost_best,
+    numbered_checkpoints,
+)
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text import synthetic
 from support.checkpoints import checkpoint
 
 
-def run(*scores, maximize=False):
-    return [SavedCheckpoint(Path(f"{index}.pt"), index, score, maximize=maximize) for index, score in enumerate(scores)]
-
-
 @pytest.mark.parametrize(
-    ("losses", "number", "first"),
+    ("scores", "number", "first", "maximize"),
     [
-        ((5, 3, 4, 4), 2, 1),  # the best and the one that follows
-        ((5, 4, 4, 3), 2, 2),  # none follows: the last two
-        ((5, 4, 3, 4), 3, 1),  # one follows: the last three
-        ((3, 4, 5, 6), 4, 0),
-        ((3, 3, 5, 6), 1, 0),  # the earlier of two best
-        ((None, None, None), 2, 1),  # never validated
-        ((None, 2, 3), 2, 1),
+        ((5, 3, 4, 4), 2, 1, False),  # the best and the one that follows
+        ((5, 4, 4, 3), 2, 2, False),  # none follows: the last two
+        ((5, 4, 3, 4), 3, 1, False),  # one follows: the last three
+        ((3, 4, 5, 6), 4, 0, False),
+        ((3, 3, 5, 6), 1, 0, False),  # the earlier of two best
+        ((None, None, None), 2, 1, False),  # never validated
+        ((None, 2, 3), 2, 1, False),
+        ((10, 30, 20, 25), 2, 1, True),
     ],
 )
-def test_best_and_following_or_last(losses, number, first):
-    chosen = choose(run(*losses), number)
-    assert [checkpoint.updates for checkpoint in chosen] == list(range(first, first + number))
-
-
-def test_best_is_the_largest_of_a_metric_to_maximize():
-    chosen = choose(run(10.0, 30.0, 20.0, 25.0, maximize=True), 2)
-    assert [checkpoint.updates for checkpoint in chosen] == [1, 2]
+def test_best_and_following_or_last(scores, number, first, maximize):
+    run = [SavedCheckpoint(Path(f"{n}.pt"), n, score, maximize=maximize) for n, score in enumerate(scores)]
+    assert [checkpoint.updates for checkpoint in choose(run, number)] == list(range(first, first + number))
 
 
 def numbered(*updates, interval=10, scores=None):

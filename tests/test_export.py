@@ -19,7 +19,6 @@ from posnet_fairseq.inference import exporting, onnx_export
 from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.inference.model_folder import read_model, write_config
 from posnet_fairseq.inference.model_loading import build_model, load_models
-from posnet_fairseq.inference.onnx import write
 from posnet_fairseq.inference.onnx_model import OnnxModel
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.search_settings import SearchSettings
@@ -31,6 +30,7 @@ from support.building import build_language_model as fairseq_language_model
 from support.building import build_model as fairseq_model
 from support.checkpoints import checkpoint, language_model_checkpoint, precomputed
 from support.commands import fails
+from support.searching import assert_same
 from support.tiny_models import sentencepiece_model
 
 LINES = ["w1 w2 w3", "", "w10 w11", "w12"]
@@ -236,7 +236,7 @@ def test_a_folder_is_written_whole_or_not_at_all(data, capsys, monkeypatch):
 def test_graphs_translate_as_the_model(tmp_path, options):
     model = fairseq_model(**options)
     precompute(model)
-    write(model, tmp_path)
+    onnx_export.write(model, tmp_path)
     graphs = OnnxModel(tmp_path)
     for lengths in ((5, 9, 1), (MAX_POSITIONS,), (2, 2)):
         sources = sentences(*lengths)
@@ -245,9 +245,7 @@ def test_graphs_translate_as_the_model(tmp_path, options):
                 BeamSearch([each], synthetic.dictionary(WORDS), settings, settings.beam)(sources)
                 for each in (model, graphs)
             )
-            for ours, theirs in zip(found, expected, strict=True):
-                assert [each.tokens.tolist() for each in ours] == [each.tokens.tolist() for each in theirs]
-                assert [each.score for each in ours] == pytest.approx([each.score for each in theirs], abs=1e-4)
+            assert_same(found, expected)
 
 
 @pytest.mark.thorough  # 20 s: traces a model twice
@@ -338,9 +336,3 @@ def test_graphs_that_differ_are_not_kept(data, capsys, monkeypatch):
 def test_what_has_no_graphs(data, capsys, mixer, options, sentence):
     path = checkpoint(data / "model.pt", mixer, **options)
     assert sentence in fails(capsys, command.main, path, "--out", data.parent / "model", "--onnx")
-
-
-def test_graphs_of_a_language_model(tmp_path, capsys):
-    path = language_model_checkpoint(tmp_path / "model.pt", "rposnet", fairseq_language_model("rposnet"))
-    line = fails(capsys, command.main, path, "--out", tmp_path / "model", "--onnx", "--pretokenized")
-    assert "--onnx: model.pt is a language model" in line.replace(f"{tmp_path}/", "")

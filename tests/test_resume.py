@@ -228,11 +228,6 @@ def test_no_two_processes_write_the_same(tmp_path):
     assert not (tmp_path / "out.partial").exists()
 
 
-def test_a_name_of_any_length(run, whole, tmp_path):
-    run("--output", "y" * 255)
-    assert (tmp_path / ("y" * 255)).read_bytes() == whole
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [

@@ -1,8 +1,10 @@
 """posnet-translate --stream: between two pipes, one line at a time."""
 
+import contextlib
+import io
 import os
 import select
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -12,15 +14,7 @@ from support.commands import refused
 
 OPTIONS = "--pretokenized --cpu --beam 2 --max-len-b 6".split()
 SOURCES = [
-    "w1 w2 w3 w4",
-    "w5",
-    "",
-    "w6 w7 w8",
-    "\u200b ",
-    "w9 w10",
-    "w11 w12 w13 w14 w15 w16 w17 w18 w19",
-    "w20",
-    "w21",
+    *("w1 w2 w3 w4", "w5", "", "w6 w7 w8", "\u200b ", "w9 w10", "w11 w12 w13 w14 w15 w16 w17 w18 w19", "w20", "w21")
 ]
 PATIENCE = 120  # seconds until a line that does not come is missed
 
@@ -30,55 +24,42 @@ def model(tmp_path_factory):
     return checkpoint(tmp_path_factory.mktemp("stream") / "model.pt", "rposnet")
 
 
+class Stream:
+    """The command in a thread, between two pipes."""
+
+    def __init__(self, model, folder, *more):
+        paths = [str(folder / name) for name in ("in", "out")]
+        for path in paths:
+            os.mkfifo(path)
+        arguments = [str(model), *OPTIONS, "--stream", "--input", paths[0], "--output", paths[1], *more]
+        self._command = ThreadPoolExecutor().submit(translate.main, arguments)
+        self._input, self.output = io.FileIO(paths[0], "w"), io.FileIO(paths[1])
+
+    def write(self, text):
+        self._input.write(text.encode())
+
+    def read(self):
+        """What comes next."""
+        assert select.select([self.output], [], [], PATIENCE)[0], "nothing comes"
+        return self.output.read(2**16).decode()
+
+    def end(self):
+        """All that comes when nothing more is given, and the exit code."""
+        self._input.close()
+        text = "" if self.output.closed else "".join(iter(self.read, ""))
+        error = self._command.exception()
+        return text, error.code if error else 0
+
+    def close(self):
+        self._input.close()
+        self.output.close()
+
+
 @pytest.fixture
-def stream(model, tmp_path, monkeypatch):
-    """Function that runs the command with `talk` at the other ends of its pipes; returns the exit code.
-
-    `talk` is called with three functions: to write bytes (None closes the pipe), to read what comes next, and to close
-    the pipe that is read.
-    """
-    monkeypatch.chdir(tmp_path)
-    for name in ("in", "out"):
-        os.mkfifo(name)
-
-    def stream(talk, *more):
-        failed = []
-
-        def at_the_other_ends():
-            writing, reading = os.open("in", os.O_WRONLY), os.open("out", os.O_RDONLY)
-            open_ends = {writing, reading}
-
-            def close(end):
-                open_ends.discard(end)
-                os.close(end)
-
-            def write(data):
-                close(writing) if data is None else os.write(writing, data)
-
-            def read():
-                assert select.select([reading], [], [], PATIENCE)[0], "nothing comes"
-                return os.read(reading, 2**16).decode()
-
-            try:
-                talk(write, read, lambda: close(reading))
-            except BaseException as error:
-                failed.append(error)
-            for end in list(open_ends):
-                close(end)
-
-        thread = threading.Thread(target=at_the_other_ends)
-        thread.start()
-        code = 0
-        try:
-            translate.main([str(model), *OPTIONS, "--stream", "--input", "in", "--output", "out", *more])
-        except SystemExit as end:
-            code = end.code
-        thread.join()
-        if failed:
-            raise failed[0]
-        return code
-
-    return stream
+def begin(model, tmp_path):
+    """Function that starts the command, with more options."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *more: stack.enter_context(contextlib.closing(Stream(model, tmp_path, *more)))
 
 
 @pytest.fixture(scope="module")
@@ -89,72 +70,54 @@ def expected(model, tmp_path_factory):
     return (folder / "out").read_text().split("\n")[:-1]
 
 
-def read_all(read):
-    text = ""
-    while part := read():
-        text += part
-    return text
-
-
-def test_each_line_comes_before_the_next_is_given(stream, expected):
-    def talk(write, read, _):
-        for line, translation in zip(SOURCES, expected, strict=True):
-            write(f"{line}\n".encode())
-            assert read() == f"{translation}\n"
-        write(None)
-        assert read() == ""
-
-    assert stream(talk) == 0
+def test_each_line_comes_before_the_next_is_given(begin, expected):
+    stream = begin()
+    for line, translation in zip(SOURCES, expected, strict=True):
+        stream.write(f"{line}\n")
+        assert stream.read() == f"{translation}\n"
+    assert stream.end() == ("", 0)
 
 
 @pytest.mark.parametrize("max_tokens", [1, 12, 2000])
-def test_what_is_there_is_translated_in_order(stream, expected, max_tokens):
-    def talk(write, read, _):
-        write("".join(f"{line}\n" for line in SOURCES * 8).encode())
-        write(None)
-        assert read_all(read).split("\n")[:-1] == expected * 8
-
-    assert stream(talk, "--max-tokens", str(max_tokens)) == 0
+def test_what_is_there_is_translated_in_order(begin, expected, max_tokens):
+    stream = begin("--max-tokens", str(max_tokens))
+    stream.write("".join(f"{line}\n" for line in SOURCES * 8))
+    text, code = stream.end()
+    assert (text.split("\n")[:-1], code) == (expected * 8, 0)
 
 
-def test_a_line_is_cut_anywhere(stream, expected):
-    def talk(write, read, _):
-        write(b"w5\nw6 ")
-        assert read() == f"{expected[1]}\n"
-        write(b"w7 w8\nw9 w")
-        assert read() == f"{expected[3]}\n"
-        write(b"10")
-        write(None)
-        assert read_all(read) == f"{expected[5]}\n"
-
-    assert stream(talk) == 0
+def test_a_line_is_cut_anywhere(begin, expected):
+    stream = begin()
+    stream.write("w5\nw6 ")
+    assert stream.read() == f"{expected[1]}\n"
+    stream.write("w7 w8\nw9 w")
+    assert stream.read() == f"{expected[3]}\n"
+    stream.write("10")
+    assert stream.end() == (f"{expected[5]}\n", 0)
 
 
-def test_nothing_comes(stream, capfd):
-    assert stream(lambda write, read, _: write(None)) == 0
+def test_nothing_comes(begin, capfd):
+    stream = begin()
+    assert stream.end() == ("", 0)
     assert "0 sentences in" in capfd.readouterr().err
 
 
-def test_lines_in_front_of_one_that_is_refused_are_translated(stream, expected, capfd):
-    def talk(write, read, _):
-        write(b"w5\nw6 w7 w8\n" + b"w1 " * 200 + b"\nw5\n")
-        write(None)
-        assert read_all(read) == f"{expected[1]}\n{expected[3]}\n"
-
-    assert stream(talk) == 2
+def test_lines_in_front_of_one_that_is_refused_are_translated(begin, expected, capfd):
+    stream = begin()
+    stream.write("w5\nw6 w7 w8\n" + "w1 " * 200 + "\nw5\n")
+    assert stream.end() == (f"{expected[1]}\n{expected[3]}\n", 2)
     assert "line 3 has 201 tokens" in capfd.readouterr().err
     said = " ".join(translate._parser().format_help().split())
     assert "anything of a window of 4,000 lines; with --stream, it translates the lines before that one" in said
 
 
-def test_nobody_reads(stream):
-    def talk(write, read, hang_up):
-        write(b"w5\n")
-        read()
-        hang_up()
-        write(b"w5\n")
-
-    assert stream(talk) == 141
+def test_nobody_reads(begin):
+    stream = begin()
+    stream.write("w5\n")
+    stream.read()
+    stream.output.close()
+    stream.write("w5\n")
+    assert stream.end() == ("", 141)
 
 
 def test_standard_streams(model, monkeypatch, tmp_path, expected, capfd):

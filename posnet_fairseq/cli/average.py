@@ -30,22 +30,22 @@ def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-average."""
     import torch
 
-    from posnet_fairseq.inference import averaging, checkpoints, saved_checkpoints
+    from posnet_fairseq.inference import averaging, checkpoints
 
     given = {name: getattr(options, name) for name in RECORDED if getattr(options, name) is not None}
     SearchSettings(**given).check()
     folder, out = Path(options.folder), Path(options.out)
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such directory. Give the --save-dir of a run.")
-    if saved_checkpoints.is_name_of_training(out.name) and out.parent.is_dir() and out.parent.samefile(folder):
+    if averaging.is_name_of_training(out.name) and out.parent.is_dir() and out.parent.samefile(folder):
         raise UsageError(f"--out {out} is the name of a checkpoint of the training itself. Give another name.")
-    run = saved_checkpoints.numbered_checkpoints(folder)
+    run = averaging.numbered_checkpoints(folder)
     checkpoints.check_output(options.out, "--out", [checkpoint.path for checkpoint in run])
     chosen = averaging.choose(run, options.num)
-    last = saved_checkpoints.copy_in(folder, "last") if chosen[-1] is run[-1] else None
+    last = averaging.copy_in(folder, "last") if chosen[-1] is run[-1] else None
     notes = [
-        saved_checkpoints.lost_best(run, saved_checkpoints.copy_in(folder, "best")),
-        saved_checkpoints.gap(chosen, last),
+        averaging.lost_best(run, averaging.copy_in(folder, "best")),
+        averaging.gap(chosen, last),
         *averaging.doubts(chosen),
     ]
     with torch.no_grad():

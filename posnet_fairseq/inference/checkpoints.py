@@ -64,16 +64,13 @@ def read_checkpoint(path: str | Path) -> State:
     with about(path):
         model_options(state)
         recorded_search(state)
-    _share_embeddings(state["model"])
-    return state
-
-
-def _share_embeddings(weights: Weights) -> None:
-    """Make equal embeddings one tensor again: of a model on a GPU, fairseq saves each tied weight as a copy."""
+    weights = state["model"]
     for first, second in itertools.combinations(_EMBEDDINGS, 2):
         one, other = weights.get(first), weights.get(second)
+        # Of a model on a GPU, fairseq saves each tied weight as a copy. Make them one tensor again.
         if one is not None and other is not None and one.dtype == other.dtype and torch.equal(one, other):
             weights[second] = one
+    return state
 
 
 def check_plugin(path: str | Path, arch: str, options: State, plugin: object) -> None:
@@ -113,20 +110,15 @@ def load_content(path: str | Path) -> object:
     except Exception as error:
         sentence = explain_unreadable(error, path)
         if sentence is not None:
-            if _is_text(path):
+            with path.open("rb") as file:
+                head = file.read(1000)
+            if head and not re.search(rb"[\x00-\x08\x0e-\x1f]", head):  # no control characters
                 way = errors.option("input")
                 sentence = f"{path} is a text, not a checkpoint. Text to translate is given by {way}."
             raise DamagedError(sentence) from error
         if isinstance(error, OSError):
             raise unreadable(path, error) from error
         raise
-
-
-def _is_text(path: Path) -> bool:
-    """Return whether a file begins without control characters, as text does."""
-    with path.open("rb") as file:
-        head = file.read(1000)
-    return bool(head) and not re.search(rb"[\x00-\x08\x0e-\x1f]", head)
 
 
 def data_types() -> list[Any]:
@@ -155,18 +147,16 @@ def _fault(state: State) -> str | None:
         return "its optimizer_history does not tell how many updates were done"
     if not isinstance(weights, dict):
         return f"its model is a {type(weights).__name__}"
-    wrong = next((name for name, weight in weights.items() if not _is_plain(weight)), None)
-    return None if wrong is None else f"the weight {wrong!s:.100} is no dense tensor of real numbers"
-
-
-def _is_plain(weight: object) -> bool:
-    """Return whether a weight is a tensor with a number for each place: some have a size only."""
-    return (
-        isinstance(weight, torch.Tensor)
-        and weight.layout is torch.strided
-        and not (weight.is_nested or weight.is_quantized or weight.is_complex() or weight.is_meta)
-        and weight.numel() * weight.element_size() <= weight.untyped_storage().nbytes()
-    )
+    for name, weight in weights.items():
+        if not (
+            isinstance(weight, torch.Tensor)
+            and weight.layout is torch.strided
+            and not (weight.is_nested or weight.is_quantized or weight.is_complex() or weight.is_meta)
+            # Some have a size, and not a number for each place.
+            and weight.numel() * weight.element_size() <= weight.untyped_storage().nbytes()
+        ):
+            return f"the weight {name!s:.100} is no dense tensor of real numbers"
+    return None
 
 
 @contextlib.contextmanager
@@ -267,23 +257,19 @@ def check_output(path: str | Path, option: str, inputs: Iterable[str | Path] = (
     Arguments as for :func:`posnet_fairseq.shared.files.check_place`.
     """
     check_place(path, option, inputs)
-    if Path(path).is_file() and _is_original(path):
+    if not Path(path).is_file():
+        return
+    try:
+        state = load_content(path)
+        extra = state.get("extra_state") if isinstance(state, dict) else None
+        is_original = not (isinstance(extra, dict) and extra.keys() & set(MADE))
+    except UsageError:
+        is_original = zipfile.is_zipfile(path)  # of a program that stores objects
+    if is_original:
         raise UsageError(
             f"{option} {path} is a checkpoint of a training, or of another program, which would be lost. Give another "
             "name."
         )
-
-
-def _is_original(path: str | Path) -> bool:
-    """Return whether a file is a checkpoint that was not made of others."""
-    try:
-        state = load_content(path)
-    except UsageError:
-        return zipfile.is_zipfile(path)  # of a program that stores objects
-    match state:
-        case {"extra_state": dict(extra)}:
-            return not extra.keys() & set(MADE)
-    return True
 
 
 def write_checkpoint(state: State, path: str | Path) -> None:

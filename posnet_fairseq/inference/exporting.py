@@ -44,16 +44,13 @@ def export(options: argparse.Namespace, scores: Sequence[str]) -> None:
     refuse_other_dictionaries(options.checkpoint, state, vocabulary, data)
     with about(options.checkpoint):
         weights = weights_of(model, state)
-    shortlist = None
-    if options.shortlist_from:
-        with console().status("learning which words translate which"):
-            shortlist = make_shortlist(options.shortlist_from, vocabulary)
-    text = readme(options.out.name, state, weights, vocabulary, data, scores)
     with new_folder(options.out) as folder:
         write_rules(folder, data, vocabulary.languages, **text_options(options))
-        if shortlist is not None:
-            shortlist.save(folder / SHORTLIST, vocabulary)
+        if options.shortlist_from:
+            with console().status("learning which words translate which"):
+                make_shortlist(options.shortlist_from, vocabulary).save(folder / SHORTLIST, vocabulary)
         write_model(folder, state, weights, data)
+        text = readme(options.out.name, state, weights, vocabulary, data, scores)
         (folder / "README.md").write_text(text, encoding="utf-8")
         if options.ctranslate2:
             (folder / CTRANSLATE2).mkdir()

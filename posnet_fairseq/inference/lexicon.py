@@ -23,17 +23,12 @@ class Corpus:
     lengths: np.ndarray  # (N,) tokens of each sentence
 
 
-@dataclass(frozen=True)
-class Lexicon:
-    """Probabilities of pairs of words, in the order of source words, then of target words."""
+def learn_lexicon(source: Corpus, target: Corpus, target_words: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return pairs of a source word and a target word, (P,) each, and (P,) the probability of the target word in each.
 
-    sources: np.ndarray  # (P,) the words of each pair
-    targets: np.ndarray
-    probabilities: np.ndarray  # (P,) of the target word, given the source word
-
-
-def learn_lexicon(source: Corpus, target: Corpus, target_words: int) -> Lexicon:
-    """Return the lexicon of sentence pairs; `target_words` is the number of entries of the target's dictionary."""
+    They are in the order of source words, then of target words. `target_words` is the number of entries of the target's
+    dictionary.
+    """
     keys, counts = np.zeros(0, np.int64), np.zeros(0)
     for found, weights, _ in _pairs(source, target, target_words):
         some, index = np.unique(found, return_inverse=True)
@@ -54,7 +49,7 @@ def learn_lexicon(source: Corpus, target: Corpus, target_words: int) -> Lexicon:
             total = np.bincount(each, likely)[each]
             counts += np.bincount(index, np.divide(likely, total, out=likely, where=total > 0), len(keys))
         probabilities = _normalized(keys // target_words, counts)
-    return Lexicon(keys // target_words, keys % target_words, probabilities)
+    return keys // target_words, keys % target_words, probabilities
 
 
 def _pairs(source: Corpus, target: Corpus, target_words: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:

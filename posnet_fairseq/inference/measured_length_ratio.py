@@ -31,7 +31,10 @@ def measure(
     for part in map(Path, str(folder).split(":")):
         if not part.is_dir():
             raise UsageError(f"{part}: there is no such directory. Give one that fairseq-preprocess wrote.")
-        languages = (source, target) if source and target else _inferred(part, source, target)
+        first, second = infer_languages(part)
+        if source == second or target == first:  # the other way round
+            first, second = second, first
+        languages = source or first, target or second
         stems = [binarized_set(part, subset, languages)]
         with contextlib.suppress(UsageError):  # there is no next one
             while True:
@@ -46,14 +49,6 @@ def measure(
     if not all(counts):
         raise UsageError(f"{folder}: the training set is empty.")
     return counts[0], counts[1]
-
-
-def _inferred(folder: Path, source: str | None, target: str | None) -> tuple[str | None, str | None]:
-    """Return the two languages in the names of the files, in reverse order if the one that is given says so."""
-    first, second = infer_languages(folder)
-    if (source, target) != (None, None) and (source == second or target == first):
-        first, second = second, first
-    return source or first, target or second
 
 
 def of_model(cfg: Any, task: Any) -> Ratio:

@@ -15,7 +15,7 @@ from posnet_fairseq.inference.checkpoints import State, Weights, about, is_langu
 from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.search.search_settings import recorded_search
 from posnet_fairseq.inference.vocabularies import read_vocabulary, refuse_other_dictionaries, refuse_other_tasks
-from posnet_fairseq.inference.weights import fitting_weights, refuse_other_length_ratio
+from posnet_fairseq.inference.weights import check_weights, other_weights, refuse_other_length_ratio
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
 from posnet_fairseq.transformer import model as architecture
@@ -62,7 +62,11 @@ def build_model(state: State, vocabulary: Vocabulary | None = None, max_length: 
     if max_length is not None:
         limits = {name: tensor.shape for name, tensor in sketch.state_dict().items()}
         weights = {name: tensor[tuple(map(slice, limits.get(name, tensor.shape)))] for name, tensor in weights.items()}
-    weights = fitting_weights(sketch, weights)
+    weights = check_weights(sketch, weights)
+    try:
+        sketch.load_state_dict({name: weight.to("meta") for name, weight in weights.items()})
+    except RuntimeError as error:
+        raise other_weights(weights, sketch) from error
     with NoRandomNumbers():
         model: Any = build()
     model.load_state_dict(_in_place_of(model.state_dict(keep_vars=True), weights), assign=True)

@@ -1,4 +1,4 @@
-"""The graphs that :mod:`posnet_fairseq.inference.onnx` writes, in the place of the model that they were made of."""
+"""The graphs of :mod:`posnet_fairseq.inference.onnx_export`, in the place of the model that they were made of."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -17,6 +17,7 @@ from posnet_fairseq.inference.model_folder import files_of_models
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_place, check_stdout, reading, rescued, save_lines
 from posnet_fairseq.shared.output_paths import descriptor, resolved
+from posnet_fairseq.shared.records import changed
 
 _KIND = "posnet-translate 1"  # first entry of OUTPUT.partial: what it is, and the version of its format
 _LONGEST = 240  # bytes of a file's name that leave room for another ending
@@ -73,11 +74,11 @@ class FinishedWindows:
             raise foreign
         for end, line in self._lines():
             if not self._ends and line != self._head:
-                names = [name for name in {**line, **self._head} if line.get(name) != self._head.get(name)]
                 if resume:
+                    names = ", ".join(changed(line, self._head))
                     raise UsageError(
-                        f"{self.path} is of other work, with a difference in: {', '.join(names)}. Give the same as "
-                        "then, or remove the file to begin anew."
+                        f"{self.path} is of other work, with a difference in: {names}. Give the same as then, or "
+                        "remove the file to begin anew."
                     )
                 break
             if self._ends:
@@ -164,11 +165,8 @@ def open_output(
                 opened()
             yield Stream(write)
     else:
-        finished = FinishedWindows(output, work, resume)
-        try:
+        with contextlib.closing(FinishedWindows(output, work, resume)) as finished:
             yield finished
-        finally:
-            finished.close()
 
 
 def check_places(options: argparse.Namespace) -> None:

@@ -1,10 +1,9 @@
 """Device and precision of a trained model that is to translate."""
 
 import os
-from typing import TypeVar
+from typing import Any
 
 import torch
-from torch import nn
 
 from posnet_fairseq.inference.arguments import ALIASES, AUTO, DTYPES
 from posnet_fairseq.inference.packing.pack import pack
@@ -14,8 +13,6 @@ from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.transformer.compiling import CompilableLayer, check_compiler, compile_layer
 
 _TYPES = dict(zip(DTYPES, (torch.float32, torch.bfloat16, torch.float16, torch.qint8), strict=True))
-
-Model = TypeVar("Model", bound=nn.Module)
 
 
 def resolve_dtype(dtype: str, device: str) -> str:
@@ -62,8 +59,8 @@ def check_compile(dtype: str, device: str) -> None:
 
 
 def prepare_for_inference(
-    model: Model, device: torch.device, dtype: str = "float32", fast: bool = False, compile: bool = False
-) -> Model:
+    model: Any, device: torch.device, dtype: str = "float32", fast: bool = False, compile: bool = False
+) -> Any:
     """Move a translation model or language model in evaluation mode to a device in a precision. It is changed.
 
     Args:

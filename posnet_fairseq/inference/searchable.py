@@ -23,6 +23,7 @@ from posnet_fairseq.inference.translator import Batches, Scorer, TextGenerator, 
 from posnet_fairseq.inference.vocabularies import read_vocabulary
 from posnet_fairseq.shared.errors import UsageError, called_from_python, option
 from posnet_fairseq.shared.schema import check_range
+from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import choose_pipeline
 
 
@@ -71,15 +72,8 @@ class SearchableModel:
         self.paths, self.options = paths, replace(options, dtype=resolve_dtype(options.dtype, device.type))
         if options.compile and device.type != "meta":  # where nothing is computed
             check_compile(self.options.dtype, device.type)
-        models: list[Any]
-        if options.onnx:
-            models, state = [_graphs(paths, self.options)], read_model(paths[0], with_weights=False)
-            models[0].arch = model_arch(state)
-            self.vocabulary, self.folder = read_vocabulary(state, options.data)
-            self.recorded_search = recorded_search(state)
-        else:
-            loaded = load_models(paths, options.data, self.generates)
-            models, self.vocabulary, self.folder, self.recorded_search = loaded
+        loaded = _graphs(paths, self.options) if options.onnx else load_models(paths, options.data, self.generates)
+        models, self.vocabulary, self.folder, self.recorded_search = loaded
         text = (options.pretokenized, options.bpe_codes, options.sentencepiece_model)
         self._pipeline = choose_pipeline(self.folder, self.vocabulary.languages, *text)
         how = (device, self.options.dtype, options.fast, options.compile)
@@ -120,15 +114,18 @@ class SearchableModel:
         return Translator(search, self.vocabulary, self._pipeline, longest)
 
 
-def _graphs(paths: Sequence[str | Path], options: LoadOptions) -> Any:
-    """Return the graphs in a model folder as a model; refuse options that they don't have."""
+def _graphs(paths: Sequence[str | Path], options: LoadOptions) -> tuple[list[Any], Vocabulary, Path, dict[str, Any]]:
+    """Return the graphs in a model folder as :func:`load_models` does models; refuse options that they don't have."""
     from posnet_fairseq.inference.onnx_model import OnnxModel
 
     if len(paths) > 1 or options.fast or options.compile or str(options.device) != "cpu":
         raise UsageError("onnx True: it takes one folder, on the CPU, without fast and compile. Leave the others out.")
     if options.dtype not in ("float32", "int8"):
         raise UsageError(f"onnx True and dtype {options.dtype}: the graphs have float32 and int8. Give one of them.")
-    return OnnxModel(paths[0], options.dtype == "int8")
+    model: Any = OnnxModel(paths[0], options.dtype == "int8")
+    state = read_model(paths[0], with_weights=False)
+    model.arch = model_arch(state)
+    return [model], *read_vocabulary(state, options.data), recorded_search(state)
 
 
 class SearchableLanguageModel(SearchableModel):

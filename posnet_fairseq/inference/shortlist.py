@@ -87,27 +87,25 @@ class Shortlist:
         )
 
 
-def make_shortlist(
-    folder: str | Path, vocabulary: Vocabulary, best: int = BEST, frequent: int = FREQUENT, sentences: int = SENTENCES
-) -> Shortlist:
+def make_shortlist(folder: str | Path, vocabulary: Vocabulary, best: int = BEST, frequent: int = FREQUENT) -> Shortlist:
     """Return the shortlist of a training set: for each source word its `best` translations by IBM model 1.
 
-    The `frequent` target words are in every shortlist. At most `sentences` pairs, spread evenly over the set in the
-    directory that fairseq-preprocess wrote, are learned from.
+    The `frequent` target words are in every shortlist. At most :data:`SENTENCES` pairs, spread evenly over the set in
+    the directory that fairseq-preprocess wrote, are learned from.
     """
     stem = binarized_set(Path(folder), "train", vocabulary.languages)
     dictionaries = (vocabulary.source_dictionary, vocabulary.target_dictionary)
     source, target = (
-        _corpus(f"{stem}.{language}", len(dictionary), sentences)
+        _corpus(f"{stem}.{language}", len(dictionary))
         for language, dictionary in zip(vocabulary.languages, dictionaries, strict=True)
     )
     if len(source.starts) != len(target.starts):
         raise UsageError(f"{stem} has different numbers of sentences in its two languages. Binarize the text again.")
     words = len(vocabulary.target_dictionary)
-    lexicon = learn_lexicon(source, target, words)
+    sources, targets, probabilities = learn_lexicon(source, target, words)
     # Of each source word, the likeliest first.
-    order = np.lexsort((-lexicon.probabilities, lexicon.sources))
-    counts = np.bincount(lexicon.sources, minlength=len(vocabulary.source_dictionary))
+    order = np.lexsort((-probabilities, sources))
+    counts = np.bincount(sources, minlength=len(vocabulary.source_dictionary))
     rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
     kept = order[rank < best]
     starts = np.concatenate([[0], np.cumsum(np.minimum(counts, best))])
@@ -115,18 +113,18 @@ def make_shortlist(
     seen[:_SPECIAL] = 0
     often = np.argsort(-seen, kind="stable")[:frequent]
     always = np.union1d(np.arange(_SPECIAL), often[seen[often] > 0])
-    return Shortlist(*(torch.from_numpy(each.astype(np.int64)) for each in (starts, lexicon.targets[kept], always)))
+    return Shortlist(*(torch.from_numpy(each.astype(np.int64)) for each in (starts, targets[kept], always)))
 
 
-def _corpus(path: str, words: int, most: int) -> Corpus:
-    """Return at most `most` sentences of one side of a training set, without their end symbols."""
+def _corpus(path: str, words: int) -> Corpus:
+    """Return at most :data:`SENTENCES` sentences of one side of a training set, without their end symbols."""
     tokens, sizes = read_tokens(path)
     if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < words:
         raise UsageError(
             f"{path}.bin has words that the model's dictionary, of {words} entries, does not have. Give the data that "
             "the model was trained on."
         )
-    chosen = np.linspace(0, max(len(sizes) - 1, 0), min(most, len(sizes)), dtype=np.int64)
+    chosen = np.linspace(0, max(len(sizes) - 1, 0), min(SENTENCES, len(sizes)), dtype=np.int64)
     starts = np.cumsum(sizes, dtype=np.int64) - sizes
     return Corpus(tokens, starts[chosen], np.maximum(sizes[chosen] - 1, 0))
 

@@ -25,23 +25,24 @@ class Batch:
     prefixes: list[Tensor] | None = None  # (P,) token ids without end symbol, each; or whole translations to score
 
 
+@dataclass
 class Translator:
-    """A search between plain texts; sources have at most `max_source` tokens, the end symbol included.
+    """A search between plain texts.
 
     Attributes:
+        max_source: most tokens of a source, the end symbol included.
         second_input: option that gives a second text for each line.
         blank: stands for the translation of a line that is not translated.
         skipped: what is said of a line that is too long.
-        skips_blank: whether blank lines are left empty.
     """
 
+    search: BeamSearch
+    vocabulary: Vocabulary
+    pipeline: TextPipeline
+    max_source: int
     second_input: ClassVar = "prefix"
     blank: ClassVar = BLANK
     skipped: ClassVar = "left empty"
-    skips_blank: ClassVar = True
-
-    def __init__(self, search: BeamSearch, vocabulary: Vocabulary, pipeline: TextPipeline, max_source: int) -> None:
-        self.search, self.vocabulary, self.pipeline, self.max_source = search, vocabulary, pipeline, max_source
 
     def encode(self, line: str) -> Tensor:
         """Return (M,) token ids of a line of plain text, with the end symbol."""
@@ -73,8 +74,8 @@ class Translator:
 
         Arguments are those of :class:`Batches`.
         """
-        fitted, notes = self.fit([self.encode(line) for line in lines], on_long, first)
-        sources = {i: tokens for i, tokens in fitted.items() if not (self.skips_blank and is_blank(lines[i]))}
+        fitted, notes = self._fit([self.encode(line) for line in lines], on_long, first, self.max_source)
+        sources = {index: tokens for index, tokens in fitted.items() if not is_blank(lines[index])}
         if prefixes is None:
             return sources, None, notes
         return sources, {index: self.encode_prefix(prefixes[index], first + index) for index in sources}, notes
@@ -83,15 +84,11 @@ class Translator:
         """Return the tokens that a source, and what its translation begins with, count for in a batch."""
         return len(source)
 
-    def fit(
-        self, encoded: Sequence[Tensor], on_long: str, first: int = 1, of_line: str = "", limit: int | None = None
+    def _fit(
+        self, encoded: Sequence[Tensor], on_long: str, first: int, limit: int, of_line: str = ""
     ) -> tuple[dict[int, Tensor], list[str]]:
-        """Return sources (M,) of no more tokens than the model takes, by index of line, and notes on the others.
-
-        With `on_long` ``error`` a longer one is refused, ``truncate`` cuts it, and ``skip`` leaves it out. For another
-        text `of_line` than the source, `limit` is the most tokens.
-        """
-        fitted, notes, limit = {}, [], limit or self.max_source
+        """Return texts of at most `limit` tokens, (M,) each, by index of line, and notes on the others."""
+        fitted, notes = {}, []
         for index, tokens in enumerate(encoded):
             if len(tokens) > limit:
                 note = (
@@ -121,18 +118,14 @@ class Translator:
         )
 
 
+@dataclass
 class Scorer(Translator):
     """Given translations in the place of found ones, of at most `max_target` tokens, the end symbol included."""
 
+    max_target: int
     second_input = "score_translations"
     blank = UNSCORED
     skipped = "not scored"
-
-    def __init__(
-        self, search: BeamSearch, vocabulary: Vocabulary, pipeline: TextPipeline, max_source: int, max_target: int
-    ) -> None:
-        super().__init__(search, vocabulary, pipeline, max_source)
-        self._max_target = max_target
 
     def encode_all(
         self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int
@@ -140,8 +133,8 @@ class Scorer(Translator):
         """Return sources and translations of the lines, also blank ones; other lines are too long, and skipped."""
         dictionary = self.vocabulary.target_dictionary
         targets = [dictionary.encode_line(self.pipeline.encode_target(line)) for line in prefixes or ()]
-        sources, notes = self.fit([self.encode(line) for line in lines], on_long, first)
-        fitted, more = self.fit(targets, on_long, first, "the translation of ", self._max_target)
+        sources, notes = self._fit([self.encode(line) for line in lines], on_long, first, self.max_source)
+        fitted, more = self._fit(targets, on_long, first, self.max_target, "the translation of ")
         unknown = _note_on_unknown(targets, dictionary.unk(), first, "translations of ")
         both = [index for index in sources if index in fitted]
         return {i: sources[i] for i in both}, {i: fitted[i] for i in both}, [*notes, *more, *unknown]
@@ -151,39 +144,34 @@ class Scorer(Translator):
         return max(len(source), 0 if prefix is None else len(prefix))
 
 
+@dataclass
 class TextGenerator(Translator):
     """A search between beginnings and texts; a blank line is the beginning of any text.
 
     In a batch a text counts with the `new_tokens` that it is continued by at most, about.
     """
 
-    skips_blank = False
-
-    def __init__(
-        self, search: BeamSearch, vocabulary: Vocabulary, pipeline: TextPipeline, max_tokens: int, new_tokens: int
-    ) -> None:
-        super().__init__(search, vocabulary, pipeline, max_tokens)
-        self._new_tokens = new_tokens
-
-    def encode(self, line: str) -> Tensor:
-        """Return (P,) token ids of a line of plain text, without the end symbol."""
-        return super().encode(line)[:-1]
+    new_tokens: int
 
     def size(self, source: Tensor, prefix: Tensor | None) -> int:
         """Return the tokens that the text counts for in a batch."""
-        return min(len(source) + self._new_tokens, self.max_source)
+        return min(len(source) + self.new_tokens, self.max_source)
 
-    def fit(
-        self, encoded: Sequence[Tensor], on_long: str, first: int = 1, of_line: str = "", limit: int | None = None
-    ) -> tuple[dict[int, Tensor], list[str]]:
-        """Return the beginnings by index of line, from 0 on, and a note on those with unknown parts, if any."""
+    def encode_all(
+        self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int
+    ) -> tuple[dict[int, Tensor], dict[int, Tensor] | None, list[str]]:
+        """Return (P,) token ids of each beginning, without end symbol, and a note on those with unknown parts, if any.
+
+        One that is too long is refused.
+        """
+        encoded = [self.encode(line)[:-1] for line in lines]
         for number, tokens in enumerate(encoded, start=first):
             if len(tokens) > self.max_source:
                 raise UsageError(
                     f"line {number} has {len(tokens)} tokens, and the model's texts have {self.max_source} at most. "
                     "Shorten it."
                 )
-        return dict(enumerate(encoded)), _note_on_unknown(encoded, self.vocabulary.target_dictionary.unk(), first)
+        return dict(enumerate(encoded)), None, _note_on_unknown(encoded, self.vocabulary.target_dictionary.unk(), first)
 
 
 def _note_on_unknown(encoded: Sequence[Tensor], unk: int, first: int, of_lines: str = "") -> list[str]:
@@ -200,7 +188,8 @@ class Batches:
 
     A batch has at most `max_tokens` source tokens, padding included. `prefixes` are plain texts that the translations
     begin with, or for a :class:`Scorer` the translations; `first` is the number of the first line, for errors and
-    :attr:`notes`; `on_long` is that of :meth:`Translator.fit`.
+    :attr:`notes`. With `on_long` ``error`` a line of more tokens than the model takes is refused, ``truncate`` cuts it,
+    and ``skip`` leaves it out.
     """
 
     def __init__(

@@ -21,8 +21,27 @@ _OTHER_OPTIONS = "Give the options it was trained with, or another --save-dir to
 
 def check_weights(model: nn.Module, weights: Mapping[str, Any]) -> dict[str, Any]:
     """Return the weights without stored mixers, if they are finite and of the model's dictionaries and mixers."""
-    _refuse_other_sizes(model, weights)
-    _refuse_other_mixers(model, weights)
+    for side, name in (("source", "encoder"), ("target", "decoder")):
+        embedding = weights.get(f"{name}.embed_tokens.weight")
+        if embedding is not None and hasattr(model, name):
+            entries = model.get_submodule(f"{name}.embed_tokens").num_embeddings
+            trained = len(embedding) if embedding.dim() else 0
+            if trained != entries:
+                which = f"the {side} dictionary" if hasattr(model, "encoder") else "the dictionary"
+                raise UsageError(
+                    f"{which} has {entries} entries, but the checkpoint was trained with {trained}. "
+                    "Give the data directory that it was trained on."
+                )
+    # Other mixers or options, before torch complains about names and shapes.
+    stored = _stored_mixers(weights)
+    for name, described in _descriptions(model).items():
+        theirs = stored.get(name, described)
+        if theirs != described:
+            mixer: Any = model.get_submodule(name)
+            raise UsageError(
+                f"the checkpoint was trained with {flag(PLACE_OPTIONS[mixer.place])} {theirs}, but the options say "
+                f"{described}. {_OTHER_OPTIONS}"
+            )
     ours, weights = model.state_dict(), without_mixer_versions(weights)
     for name, tensor in weights.items():
         if name in ours and tensor.is_floating_point() != ours[name].is_floating_point():
@@ -31,19 +50,6 @@ def check_weights(model: nn.Module, weights: Mapping[str, Any]) -> dict[str, Any
                 f"{ours[name].dtype}. Take another checkpoint."
             )
     refuse_not_finite(weights)
-    return weights
-
-
-def fitting_weights(sketch: nn.Module, weights: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what :func:`check_weights` returns, if it also has the names and shapes of the model's.
-
-    The sketch is the model on the meta device, where it takes no memory. It is changed.
-    """
-    weights = check_weights(sketch, weights)
-    try:
-        sketch.load_state_dict({name: weight.to("meta") for name, weight in weights.items()})
-    except RuntimeError as error:
-        raise other_weights(weights, sketch) from error
     return weights
 
 
@@ -61,52 +67,26 @@ def refuse_other_length_ratio(given: tuple[int, int] | None, stored: Tensor | No
         )
 
 
-def _refuse_other_sizes(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    for side, name in (("source", "encoder"), ("target", "decoder")):
-        stored = weights.get(f"{name}.embed_tokens.weight")
-        if stored is not None and hasattr(model, name):
-            entries = model.get_submodule(f"{name}.embed_tokens").num_embeddings
-            trained = len(stored) if stored.dim() else 0
-            if trained != entries:
-                which = f"the {side} dictionary" if hasattr(model, "encoder") else "the dictionary"
-                raise UsageError(
-                    f"{which} has {entries} entries, but the checkpoint was trained with {trained}. "
-                    "Give the data directory that it was trained on."
-                )
-
-
 def describe_mixers(model: nn.Module) -> str:
     """Return names and options of a model's mixers by module, as JSON."""
-    return json.dumps({name: _description(mixer) for name, mixer in _mixers(model).items()})
+    return json.dumps(_descriptions(model))
 
 
-def _description(mixer: TokenMixer) -> str:
-    """Return the mixer's name, and the options that differ from its defaults, as a command line has them."""
-    gate, default = ("--cross-gate", "none") if mixer.place == "cross" else ("--gate", mixer.default_gate)
-    settings: Any = mixer.settings
-    chosen = [f"{gate} {settings.gate}"] * (settings.gate != default)
-    for field in dataclasses.fields(settings.options):
-        value = getattr(settings.options, field.name)
-        if value != field.default:
-            chosen.append(flag(field.name) if value is True else f"{flag(field.name)} {value}")
-    return " ".join([mixer.name, *chosen])
-
-
-def _mixers(model: nn.Module) -> dict[str, TokenMixer]:
-    return {name: module for name, module in model.named_modules() if isinstance(module, TokenMixer)}
-
-
-def _refuse_other_mixers(model: nn.Module, weights: Mapping[str, Any]) -> None:
-    """Refuse the weights of other mixers or options before torch complains about names and shapes."""
-    stored = _stored_mixers(weights)
-    for name, mixer in _mixers(model).items():
-        ours = _description(mixer)
-        theirs = stored.get(name, ours)
-        if theirs != ours:
-            raise UsageError(
-                f"the checkpoint was trained with {flag(PLACE_OPTIONS[mixer.place])} {theirs}, but the options say "
-                f"{ours}. {_OTHER_OPTIONS}"
-            )
+def _descriptions(model: nn.Module) -> dict[str, str]:
+    """Return each mixer's name, and the options that differ from its defaults, as a command line has them."""
+    found = {}
+    for name, mixer in model.named_modules():
+        if not isinstance(mixer, TokenMixer):
+            continue
+        gate, default = ("--cross-gate", "none") if mixer.place == "cross" else ("--gate", mixer.default_gate)
+        settings: Any = mixer.settings
+        chosen = [f"{gate} {settings.gate}"] * (settings.gate != default)
+        for field in dataclasses.fields(settings.options):
+            value = getattr(settings.options, field.name)
+            if value != field.default:
+                chosen.append(flag(field.name) if value is True else f"{flag(field.name)} {value}")
+        found[name] = " ".join([mixer.name, *chosen])
+    return found
 
 
 def _stored_mixers(weights: Mapping[str, Any]) -> dict[str, str]:

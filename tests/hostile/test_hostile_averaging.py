@@ -11,19 +11,13 @@ BEST = "run/checkpoint_best.pt"
 NAME = "encoder.positions.norm.bias"
 
 
-def made(name, says, before=lambda folder: None, command=TWO):
-    """The average is written."""
-    return Row(name, command, rf"(?s){says}.*averaged into out.pt|averaged into out.pt.*{says}", 0, before, ("out.pt",))
+def averaged(name, says, before):
+    """A row of which the average is written."""
+    return Row(name, TWO, f"(?s){says}", 0, before, ("out.pt",))
 
 
-def quietly(name, before, command=TWO):
-    """The average is written, and nothing is remarked."""
-    return Row(name, command, r"(?s)\A(?!.*posnet-average:).*averaged into out.pt", 0, before, ("out.pt",))
-
-
-def refused(name, says, before, command=TWO):
-    """Nothing is written."""
-    return Row(name, command, says, before=before)
+def refused(name, says, before):
+    return Row(name, TWO, says, before=before)
 
 
 def filled(name, number, dtype=torch.float32):
@@ -40,16 +34,16 @@ def another_of_ten(state):
 ROWS = [
     Row("no such folder", "posnet-average runs --num 2 --out out.pt", "runs: there is no such directory"),
     Row("a folder without checkpoints", "posnet-average text --num 2 --out out.pt", "text holds no numbered"),
-    quietly("the best is damaged", write(BEST, b"PK")),
+    averaged("the best is damaged", r"\A(?!.*posnet-average:).*averaged into out.pt", write(BEST, b"PK")),
     # Several runs in one folder.
     refused(
         "another direction",
         "checkpoint_3_15.pt was trained with the source language yy and .*checkpoint_2_10.pt with xx",
         then(put("cfg", "task", "source_lang", "yy"), put("cfg", "task", "target_lang", "xx")),
     ),
-    made(
+    averaged(
         "another seed",
-        "2_10.pt was trained with --seed 1 and .*3_15.pt was trained with --seed 2: average checkpoints of one run",
+        "averaged into out.pt.*2_10.pt was trained with --seed 1 and .*3_15.pt was trained with --seed 2: average",
         put("cfg", "common", "seed", 2),
     ),
     refused("another option", "differ in the option dropout", put("cfg", "model", "dropout", 0.5)),

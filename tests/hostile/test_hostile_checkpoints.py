@@ -55,11 +55,7 @@ CONTENTS = [
     ("an empty history", part("optimizer_history", [{}]), "its optimizer_history does not tell how many updates"),
     ("a list for weights", part("model", [1]), "its model is a list"),
     ("whole numbers", weight(torch.Tensor.int), "feed_forward.inner.weight has numbers of the type torch.int32"),
-    (
-        "a sparse weight",
-        weight(torch.Tensor.to_sparse),
-        "inner.weight is no dense tensor of real numbers",
-    ),
+    ("a sparse weight", weight(torch.Tensor.to_sparse), "inner.weight is no dense tensor of real numbers"),
     (
         "a weight that is all one number",
         weight(lambda _: torch.zeros(1).expand(10**9, 64), EMBEDDING),

@@ -1,32 +1,25 @@
 """All that can be wrong with a model folder, and with the place that one is written to."""
 
+import json
 import os
 import shutil
+import struct
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from posnet_fairseq.inference.model_folder import read_model
+from posnet_fairseq.inference.model_folder import FORMAT, read_model, write_config
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.records import read_json
 from support import commands
 from support.damaged import one
-from support.damaged_folders import (
-    card,
-    config,
-    content,
-    gone,
-    header,
-    option,
-    pickled,
-    resealed,
-    weight,
-    weights,
-)
 from support.hostile import Row, also, play, table
 
+CONFIG, WEIGHTS, CARD = "model/config.json", "model/model.safetensors", "model/dataset.json"
 TRANSLATE = "posnet-translate model/ --input text/test.xx --beam 1 --max-len-b 2"
 INNER = "encoder.layers.0.feed_forward.inner.weight"
-NO_WEIGHTS = "model/model.safetensors is damaged or no file of safetensors"
+NO_WEIGHTS = f"{WEIGHTS} is damaged or no file of safetensors"
 NO_FILE = "there is no such file. Check the path, or copy it again"
 
 
@@ -51,12 +44,81 @@ def put(name):
     return before
 
 
-def pipe(name):
+def config(file=CONFIG, **entries):
+    """A function that replaces entries of config.json, or of another file; None removes one."""
+
     def before(folder):
-        (folder / "model" / name).unlink()
-        os.mkfifo(folder / "model" / name)
+        content = json.loads((folder / file).read_text()) | entries
+        kept = {name: value for name, value in content.items() if value is not None}
+        (folder / file).write_text(json.dumps(kept))
 
     return before
+
+
+def option(name, value):
+    """A function that sets an option of the model."""
+
+    def before(folder):
+        options = json.loads((folder / CONFIG).read_text())["options"]
+        config(options=options | {name: value})(folder)
+
+    return before
+
+
+def resealed(change):
+    """A function that writes new hashes into config.json after `change`, as whoever means harm would."""
+
+    def before(folder):
+        change(folder)
+        entries = read_json(folder / CONFIG)
+        if isinstance(entries, dict) and entries.get("format") == FORMAT:
+            write_config(folder / "model", entries)
+
+    return before
+
+
+def content(name, data):
+    return lambda folder: (folder / "model" / name).write_bytes(data)
+
+
+def gone(name):
+    return lambda folder: (folder / "model" / name).unlink()
+
+
+def weights(change):
+    """A function that rewrites the weights after `change` has changed the dict of them."""
+
+    def before(folder):
+        tensors = load_file(folder / WEIGHTS)
+        change(tensors)
+        save_file(tensors, folder / WEIGHTS)
+
+    return before
+
+
+def weight(value):
+    """A function that replaces a weight by a function of it."""
+    return weights(lambda tensors: tensors.update({INNER: value(tensors[INNER])}))
+
+
+def larger_shape(folder):
+    """A shape that the weights in the file are not enough for."""
+    data = (folder / WEIGHTS).read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    described = json.loads(data[8 : 8 + length])
+    described[INNER]["shape"] = [10**12, 10**12]
+    text = json.dumps(described).encode()
+    (folder / WEIGHTS).write_bytes(struct.pack("<Q", len(text)) + text + data[8 + length :])
+
+
+def pickled(folder):
+    """A checkpoint in the place of the weights."""
+    shutil.copyfile(folder / "model.pt", folder / WEIGHTS)
+
+
+def pipe(folder):
+    (folder / CONFIG).unlink()
+    os.mkfifo(folder / CONFIG)
 
 
 def words(folder):
@@ -77,20 +139,24 @@ FOLDERS = [
     ("no such search", config(search={"beam": 0}), "config.json is no JSON .* search settings that it records"),
     ("no weights", gone("model.safetensors"), f"model.safetensors: {NO_FILE}"),
     ("a pickle", pickled, NO_WEIGHTS),
-    ("a larger shape", header(lambda h: h[INNER].update(shape=[10**12, 10**12])), NO_WEIGHTS),
+    ("a larger shape", larger_shape, NO_WEIGHTS),
     ("a weight too much", weights(lambda w: w.update(new=torch.zeros(2))), r"it has new \(2,\), which the model lacks"),
     ("another shape", weight(lambda w: w.T.contiguous()), f"does not fit the options: it has {INNER}"),
     ("no dictionary", gone("dict.xx.txt"), r"model \(the model's folder\) has no dict.xx.txt"),
     ("a dictionary of another size", words, "one dictionary for both languages, and those that are there differ"),
     ("no rules of tokenization", gone("dataset.json"), "model has no dataset.json, which says how its text was split"),
-    ("a card without hashes", card(files=None, posnet="0.2.0"), "dataset.json is no card .*it lacks the hash of codes"),
-    ("both kinds of subwords", card(sentencepiece_model="a"), "it names both bpe_codes and a sentencepiece_model"),
+    (
+        "a card without hashes",
+        config(CARD, files=None, posnet="0.2.0"),
+        "dataset.json is no card .*it lacks the hash of codes",
+    ),
+    (
+        "both kinds of subwords",
+        config(CARD, sentencepiece_model="a"),
+        "it names both bpe_codes and a sentencepiece_model",
+    ),
     ("other codes", content("codes.xx.bpe", b"#version: 0.2\na b\n"), "codes.xx.bpe is not the file that"),
 ]
-
-
-def sparse(name):
-    return lambda folder: os.truncate(folder / "model" / name, 2**26 + 1)
 
 
 def reordered(folder):
@@ -103,8 +169,12 @@ def reordered(folder):
 OTHER = "is not the file that config.json was written with. Copy the folder again"
 NO_HASH = "config.json was changed since posnet-export wrote it, or lacks its hash. Copy"
 CHANGED = [
-    ("a pipe for its configuration", pipe("config.json"), "config.json: it is no regular file. Check the path"),
-    ("too large a configuration", sparse("config.json"), r"has more than [\d,]+ bytes, which no file of its kind has"),
+    ("a pipe for its configuration", pipe, "config.json: it is no regular file. Check the path"),
+    (
+        "too large a configuration",
+        lambda folder: os.truncate(folder / CONFIG, 2**26 + 1),
+        r"has more than [\d,]+ bytes, which no file of its kind has",
+    ),
     ("swapped words", reordered, f"dict.xx.txt {OTHER}"),
     ("changed weights", weight(one(0.125)), f"model.safetensors {OTHER}"),
     ("a changed option", option("decoder_attention_heads", 1), NO_HASH),

@@ -8,15 +8,8 @@ import pytest
 from posnet_fairseq.shared import files
 from posnet_fairseq.shared.errors import UsageError
 from support.bad_paths import RAW
-from support.hostile import Row, table
-from support.hostile_files import (
-    AVERAGE,
-    PRECOMPUTE,
-    SCORE,
-    TRANSLATE,
-    linked,
-    play_and_find_no_temporary_files,
-)
+from support.hostile import Row, play, table
+from support.hostile_files import AVERAGE, PRECOMPUTE, SCORE, TRANSLATE, linked
 
 
 def _socket(path):
@@ -48,7 +41,7 @@ LINKS = [
 
 @table(LINKS)
 def test_row(row, folder, monkeypatch, capfd):
-    play_and_find_no_temporary_files(row, folder, monkeypatch, capfd)
+    play(row, folder, monkeypatch, capfd)
 
 
 def test_permissions_of_an_old_file_stay(tmp_path):

@@ -8,18 +8,8 @@ from pathlib import Path
 import torch
 
 from posnet_fairseq.shared.errors import UsageError
-from support.hostile import Row, run, table, write
-from support.hostile_files import (
-    AVERAGE,
-    CORPUS,
-    PRECOMPUTE,
-    REPORT,
-    SCORE,
-    TRANSLATE,
-    after,
-    linked,
-    play_and_find_no_temporary_files,
-)
+from support.hostile import Row, play, run, table, write
+from support.hostile_files import AVERAGE, CORPUS, PRECOMPUTE, REPORT, SCORE, TRANSLATE, after, linked
 
 
 def hard_linked(name, target):
@@ -127,7 +117,7 @@ LOST = [
 
 @table(LOST)
 def test_row(row, folder, monkeypatch, capfd):
-    play_and_find_no_temporary_files(row, folder, monkeypatch, capfd)
+    play(row, folder, monkeypatch, capfd)
 
 
 def test_a_finished_dataset_may_lie_on_a_read_only_disk(folder, monkeypatch, capfd):

@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import signal
+import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -144,21 +145,13 @@ def test_bad_path(row, folder, monkeypatch, capfd):
     play(row, folder, monkeypatch, capfd)
 
 
-class _Seen(BaseException):
-    """The parser of a command."""
-
-
 def _paths_of(program, monkeypatch):
     """{(command, option)} of all paths on a command line."""
-
-    def see(parser, *_):
-        raise _Seen(parser)
-
+    waiting, found = [], set()
     with monkeypatch.context() as patch:
-        patch.setattr(argparse.ArgumentParser, "parse_args", see)
-        with pytest.raises(_Seen) as seen:
+        patch.setattr(argparse.ArgumentParser, "parse_args", lambda parser, *_: sys.exit(waiting.append(parser)))
+        with pytest.raises(SystemExit):
             commands.program(program)([])
-    waiting, found = [seen.value.args[0]], set()
     while waiting:
         for action in waiting.pop()._actions:
             if isinstance(action, argparse._SubParsersAction):

@@ -48,16 +48,6 @@ def dropped(why, count):
     return look
 
 
-def lines(name, count):
-    """What counts the lines of a file, as wc does."""
-
-    def look(folder):
-        for language in ("xx", "yy"):
-            assert (folder / f"out/{name}.{language}").read_bytes().count(b"\n") == count, language
-
-    return look
-
-
 def prepared(folder):
     """Prepare once, in the folder out."""
     shutil.copytree(folder / "data", folder / "out")
@@ -67,11 +57,6 @@ def unpublished(folder):
     """A dataset whose card is lost."""
     prepared(folder)
     (folder / "out/dataset.json").unlink()
-
-
-def damaged(name, data):
-    """What damages a file of a dataset that was prepared."""
-    return then(prepared, write(f"out/{name}", data))
 
 
 def damaged_in_the_middle(name, data):

@@ -16,7 +16,6 @@ from posnet_fairseq.shared.errors import visible
 from support import commands
 from support.hostile import Row, play, table, then, write
 
-CACHE = (("XDG_CACHE_HOME", "cache"), ("COLUMNS", "140"))
 KEPT = ("cache", "cache/*", "cache/*/*")
 REPORT = ("report", "report/report.*", "report/segments.tsv")
 SCORE = "posnet-score --workers 1 --resamples 40 --reference text/test.yy --system a=text/a"
@@ -47,22 +46,22 @@ def replaced(number, text):
     return output(lambda lines: [*lines[:number], text, *lines[number + 1 :]])
 
 
-def log(lines, cut=""):
+def log(lines):
     """What fairseq-interactive prints."""
     text = ["2026-01-01 | INFO | fairseq_cli.interactive | loading"]
     for number, line in enumerate(lines):
         text += [f"S-{number}\tx", f"H-{number}\t-0.5\t{line}", f"D-{number}\t-0.5\t{line}", f"P-{number}\t-0.1 -0.2"]
-    return text[: text.index(cut)] if cut else text
+    return text
 
 
 def scored(row, says, **more):
     """A row that scores and leaves its cache."""
-    return Row(row, more.pop("command", SCORE), says, 0, makes=(*KEPT, *REPORT), environment=CACHE, **more)
+    return Row(row, more.pop("command", SCORE), says, 0, makes=(*KEPT, *REPORT), **more)
 
 
 def refused(row, says, command=SCORE, before=outputs, **more):
     """A row that is refused before anything is computed; the cache may have been made."""
-    return Row(row, command, says, before=before, makes=KEPT, environment=CACHE, **more)
+    return Row(row, command, says, before=before, makes=KEPT, **more)
 
 
 def plan(row, says, text, **more):
@@ -137,9 +136,7 @@ ROWS = [
     scored("what ends lines elsewhere", "test, yy, 12 lines", before=replaced(2, "b1\u2028b\x0bb\x85b4\rb5 \ufeffb6")),
     refused("a NUL byte", r"text/a has a NUL byte in line 4, so it is no text in UTF-8", before=replaced(3, "b1\0")),
     # logs of fairseq
-    scored(
-        "a line as fairseq's in plain text", "test, yy, 12 lines", before=replaced(5, "H-0\t-0.5\tfoo"),
-    ),
+    scored("a line as fairseq's in plain text", "test, yy, 12 lines", before=replaced(5, "H-0\t-0.5\tfoo")),
     scored("a log", r"a +\d+\.\d ±", before=output(log)),
     refused(
         "a log that ends in its last translation", r"text/a is a log of fairseq's that is cut short: .* sentence 11",
@@ -187,6 +184,8 @@ ROWS = [
 @table(ROWS)
 def test_row(row, folder, monkeypatch, capfd):
     monkeypatch.setattr(cache, "PATIENCE", 0.1)
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    monkeypatch.setenv("COLUMNS", "140")
     play(row, folder, monkeypatch, capfd)
     while held:
         held.pop().close()

@@ -87,24 +87,15 @@ ENSEMBLE = f"posnet-translate model.pt other.pt --input text/test.xx {QUICK}"
 NO_ENSEMBLE = "model.pt and other.pt make no ensemble: "
 LARGE = f"posnet-translate large.pt --input text/test.xx {QUICK}"
 INFINITE = "become infinite or no numbers, so there is no translation. "
-ENSEMBLES = {  # what makes other.pt, and what is said; None: both translate together
-    "other languages": (other_languages, f"{NO_ENSEMBLE}the first translates xx-yy, the second yy-xx"),
-    "other words": (copied_data(shuffled), "the dictionary other/dict.xx.txt, which differs from data/dict.xx.txt"),
-    "the same words elsewhere": (copied_data(lambda folder: None), None),
-    "other lengths": (shorter, None),
-}
+TOGETHER = (f"{ENSEMBLE} --on-long truncate --output out", "12 sentences", 0)
+OTHER_WORDS = "was trained with the dictionary {}/dict.xx.txt, which differs from {}/dict.xx.txt"
 MODELS = [
-    Row(name, ENSEMBLE, says, before=before)
-    if says
-    else Row(name, f"{ENSEMBLE} --on-long truncate --output out", "12 sentences", 0, before, ("out",))
-    for name, (before, says) in ENSEMBLES.items()
-]
-MODELS += [
+    Row("other languages", ENSEMBLE, f"{NO_ENSEMBLE}the first translates xx-yy, the second yy-xx", 2, other_languages),
+    Row("other words", ENSEMBLE, OTHER_WORDS.format("other", "data"), before=copied_data(shuffled)),
+    Row("the same words elsewhere", *TOGETHER, copied_data(lambda folder: None), ("out",)),
+    Row("other lengths", *TOGETHER, shorter, ("out",)),
     Row(
-        "another dictionary",
-        f"{TRANSLATE} --data other",
-        "was trained with the dictionary data/dict.xx.txt, which differs from other/dict.xx.txt",
-        before=copied_data(shuffled),
+        "another dictionary", f"{TRANSLATE} --data other", OTHER_WORDS.format("data", "other"), 2, copied_data(shuffled)
     ),
     Row("infinite in 16 bits", f"{LARGE} --dtype fp16", f"{INFINITE}Choose --dtype float32", before=in_float16),
     Row("infinite in 32 bits", LARGE, f"{INFINITE}Take an earlier checkpoint", before=huge),

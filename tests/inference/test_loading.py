@@ -17,16 +17,13 @@ from support.commands import python
 HEAVY = {"fairseq", "fairseq_cli", "hydra", "omegaconf", "scipy", "pandas", "matplotlib", "sklearn", "sympy"}
 
 
-def options_of(mixer):
-    """The mixer in cross-attention too, if it can stand there."""
-    options = {"cross_mixer": mixer} if "cross" in get_mixer(mixer).places else {}
-    return options | ({"length_ratio": "1.25"} if options and get_mixer(mixer).reads_length_ratio else {})
-
-
 @pytest.mark.parametrize("mixer", mixer_names())
 @torch.no_grad()
 def test_scores_are_those_of_fairseqs_model(tmp_path, mixer):
-    path = checkpoint(tmp_path / "model.pt", mixer, **options_of(mixer))
+    options = {"cross_mixer": mixer} if "cross" in get_mixer(mixer).places else {}
+    if options and get_mixer(mixer).reads_length_ratio:
+        options["length_ratio"] = "1.25"
+    path = checkpoint(tmp_path / "model.pt", mixer, **options)
     sources, targets = pad(sentences(5, 9, 1)), pad(sentences(7, 3, 4))
     for chosen in (path, precomputed(path, "--or-copy")):
         state = read_checkpoint(chosen)

@@ -62,7 +62,9 @@ def test_a_model_is_searched_with_its_own_settings_unless_others_are_given(avera
     if kind == "precomputed":
         model = precomputed(averaged)
     elif kind == "copied":
-        model = precomputed(precomputed_or_plain(tmp_path), "--or-copy")
+        path = checkpoint(tmp_path / "attention" / "checkpoint_1_1.pt", "attention")  # of a mixer that stores nothing
+        average.main([str(path.parent), "--num", "1", "--out", str(path.parent / "averaged.pt"), *OPTIONS])
+        model = precomputed(path.parent / "averaged.pt", "--or-copy")
     elif kind == "exported":
         model = tmp_path / "model"
         export.main([str(averaged), "--out", str(model), "--pretokenized"])
@@ -81,14 +83,6 @@ def test_a_model_is_searched_with_its_own_settings_unless_others_are_given(avera
     loaded = posnet.load(model, pretokenized=True)
     assert loaded.translate(TEXT.splitlines()) == out.splitlines()
     assert loaded.translate(TEXT.splitlines(), beam=1, max_len_b=9) == greedy.splitlines()
-
-
-def precomputed_or_plain(folder):
-    """An averaged checkpoint of a mixer that stores nothing."""
-    path = checkpoint(folder / "attention" / "checkpoint_1_1.pt", "attention")
-    out = path.parent / "averaged.pt"
-    average.main([str(path.parent), "--num", "1", "--out", str(out), *OPTIONS])
-    return out
 
 
 def test_an_ensemble_is_searched_as_its_first_model(averaged, translated, tmp_path):

@@ -12,12 +12,11 @@ from posnet_fairseq.inference.search import ensemble
 from posnet_fairseq.inference.search.forced import ForcedDecoding
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.stored_energies import precompute
-from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from support.building import Case, build_case, build_model, pad, sentences
 from support.checkpoints import checkpoint, precomputed
 from support.commands import refused
-from support.searching import DICTIONARY, search
+from support.searching import DICTIONARY, MIXERS, search
 
 LINES = ["w1 w2 w3 w10", "", "w11", "w4 w5 w6 w7 w8"]
 GIVEN = ["w3 w1", "w2", "", "w5 w5 w9 w10 w4 w6"]
@@ -52,9 +51,10 @@ def assert_fairseqs(found, expected):
         assert one.score == pytest.approx(float(other["score"]), abs=1e-4)
 
 
-@pytest.mark.parametrize("mixer", mixer_names())
-def test_scores_are_fairseqs_and_those_of_the_search(mixer):
-    model, (sources, targets) = build_model(mixer), batch()
+@pytest.mark.parametrize(("mixer", "is_cross"), MIXERS)
+def test_scores_are_fairseqs_and_those_of_the_search(mixer, is_cross):
+    model = build_case(Case(mixer, "cross", "none")) if is_cross else build_model(mixer)
+    sources, targets = batch()
     assert_fairseqs(scored([model], sources, targets), fairseqs([model], sources, targets))
     for source, found in zip(sources, search([model], sources, beam=4, lenpen=0.6, attention=True), strict=True):
         given = scored([model], [source] * 4, [each.tokens for each in found], lenpen=0.6, attention=True)
@@ -62,12 +62,6 @@ def test_scores_are_fairseqs_and_those_of_the_search(mixer):
             assert one.score == pytest.approx(other.score, abs=1e-5)
             assert one.token_scores == pytest.approx(other.token_scores, abs=1e-5)
             torch.testing.assert_close(one.attention, other.attention, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("mixer", [name for name in mixer_names() if "cross" in get_mixer(name).places])
-def test_mixers_in_cross_attention(mixer):
-    model, (sources, targets) = build_case(Case(mixer, "cross", "none")), batch()
-    assert_fairseqs(scored([model], sources, targets), fairseqs([model], sources, targets))
 
 
 def test_ensembles_in_chunks_with_stored_energies(monkeypatch):

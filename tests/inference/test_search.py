@@ -5,9 +5,8 @@ import functools
 import pytest
 import torch
 
-from posnet_fairseq.registry import get_mixer, mixer_names
 from support.building import WORDS, Case, build_case, build_language_model, build_model, sentences
-from support.searching import DICTIONARY, assert_same, fairseq_search, search, trained_model
+from support.searching import DICTIONARY, MIXERS, assert_same, fairseq_search, recorded, search, trained_model
 
 BEAMS = (1, 5, 12)
 SETTINGS = {
@@ -35,18 +34,11 @@ def compare(models, sources, attention=False, **settings):
     return found
 
 
-@pytest.mark.parametrize("mixer", mixer_names())
-def test_every_mixer(mixer):
-    model = build_model(mixer)
+@pytest.mark.parametrize(("mixer", "is_cross"), MIXERS)
+def test_every_mixer(mixer, is_cross):
+    model = build_case(Case(mixer, "cross", "none")) if is_cross else build_model(mixer)
     for beam in BEAMS:
-        compare([model], sources(), beam=beam, attention=beam == 5)
-
-
-@pytest.mark.parametrize("mixer", [name for name in mixer_names() if "cross" in get_mixer(name).places])
-def test_every_mixer_in_cross_attention(mixer):
-    model = build_case(Case(mixer, "cross", "none"))
-    for beam in BEAMS:
-        compare([model], sources(), beam=beam, attention=True)
+        compare([model], sources(), beam=beam, attention=is_cross or beam == 5)
 
 
 @pytest.mark.parametrize("beam", BEAMS)
@@ -77,23 +69,12 @@ def test_trained_models(mixer, beam, name):
         assert len({len(hypothesis.tokens) for hypotheses in found for hypothesis in hypotheses}) > 4
 
 
-def rows_of_steps(monkeypatch, model):
-    """A list of the numbers of hypotheses of each step from now on."""
-    rows, features = [], type(model.decoder).features
-
-    def counting(self, tokens, *rest):
-        rows.append(len(tokens))
-        return features(self, tokens, *rest)
-
-    monkeypatch.setattr(type(model.decoder), "features", counting)
-    return rows
-
-
 @pytest.mark.thorough  # 6 s
 def test_finished_sentences_leave_the_batch(monkeypatch):
     model = trained("rposnet")
-    rows = rows_of_steps(monkeypatch, model)
+    steps = recorded(monkeypatch, type(model.decoder), "features")
     found = search([model], sentences(4, 10, 6), beam=4)
+    rows = [len(tokens) for tokens, *_ in steps]
     assert rows[:2] == [3, 12]  # the hypotheses of a sentence are equal at first
     assert rows[1:] == sorted(rows[1:], reverse=True)
     assert set(rows[1:]) == {12, 8, 4}
@@ -102,9 +83,9 @@ def test_finished_sentences_leave_the_batch(monkeypatch):
 
 def test_hypotheses_that_begin_alike_are_one(monkeypatch):
     model = build_model("rposnet")
-    rows = rows_of_steps(monkeypatch, model)
+    steps = recorded(monkeypatch, type(model.decoder), "features")
     search([model], sentences(4, 6), beam=4, prefixes=[torch.arange(4, 7), torch.arange(4, 9)], max_len_b=6, min_len=6)
-    assert rows == [2, 2, 2, 2, 8, 8, 8]
+    assert [len(tokens) for tokens, *_ in steps] == [2, 2, 2, 2, 8, 8, 8]
 
 
 @pytest.mark.parametrize("beam", BEAMS)

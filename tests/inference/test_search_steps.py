@@ -12,7 +12,7 @@ from posnet_fairseq.mixers.bases.decoding_state import DecodingState, order_of_s
 from posnet_fairseq.mixers.bases.lineage import Lineage
 from posnet_fairseq.shared.errors import UsageError
 from support.building import build_model, sentences
-from support.searching import search
+from support.searching import assert_same, recorded, search
 
 
 @pytest.mark.parametrize("words", [8 * BLOCK, 40 * BLOCK, 40 * BLOCK + 1, 41 * BLOCK - 1, 5])
@@ -57,18 +57,6 @@ def test_repetitions(size):
             assert row[word] == (-torch.inf if repeats else before[word])
 
 
-def recorded(monkeypatch, owner, name):
-    """A list of the arguments that a method is called with from now on."""
-    calls, method = [], getattr(owner, name)
-
-    def recording(self, *arguments):
-        calls.append(arguments)
-        return method(self, *arguments)
-
-    monkeypatch.setattr(owner, name, recording)
-    return calls
-
-
 @pytest.mark.parametrize(
     "settings",
     [
@@ -82,19 +70,11 @@ def test_sentences_are_searched_alike_alone_and_together(monkeypatch, settings):
     models, sources = [build_model("rposnet")], sentences(4, 9, 6, 5)
     together = search(models, sources, **settings)
     monkeypatch.setattr(beam, "_ROWS", 1)
-    for one, other in zip(together, search(models, sources, **settings), strict=True):
-        assert [each.tokens.tolist() for each in one] == [each.tokens.tolist() for each in other]
-        assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-5)
+    assert_same(search(models, sources, **settings), together, tolerance=1e-5)
 
 
 def test_greedy_search_reorders_when_a_sentence_leaves_only(monkeypatch):
-    orders = []
-    reorder = Decoding.reorder
-    monkeypatch.setattr(
-        Decoding,
-        "reorder",
-        lambda self, *moved: orders.append([each.tolist() for each in moved]) or reorder(self, *moved),
-    )
+    orders = recorded(monkeypatch, Decoding, "reorder")
     prefixes = [torch.tensor([5, 6]), torch.tensor([7]), torch.tensor([8, 9, 10])]
     model = build_model("rposnet")
     search([model], sentences(4, 5, 6), beam=1, max_len_b=3, prefixes=prefixes)
@@ -122,12 +102,7 @@ def test_hypotheses_that_share_a_memory_are_those_with_memories_of_their_own(mon
     rows = {memory.size(1) for memory, *_ in appended if memory is not None}
     assert {10} < rows <= {*range(1, 11)}  # one for each sentence, until it leaves
     monkeypatch.setattr(DecodingState, "in_place", False)
-    own = search([model], sources, **settings)
-    assert [[each.tokens.tolist() for each in some] for some in shared] == [
-        [each.tokens.tolist() for each in some] for some in own
-    ]
-    for one, other in zip(shared, own, strict=True):
-        assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-5)
+    assert_same(search([model], sources, **settings), shared, tolerance=1e-5)
 
 
 def test_tokens_that_no_hypothesis_descends_from_are_dropped():

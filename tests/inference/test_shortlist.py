@@ -3,6 +3,7 @@
 import collections
 import itertools
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -79,16 +80,16 @@ def test_lexicon_is_that_of_model_1(monkeypatch, pairs):
     monkeypatch.setattr(lexicon, "LEAST", 0)
     draw = random.Random(2)
     source, target = ([[draw.randrange(9) for _ in range(draw.randint(1, 5))] for _ in range(30)] for _ in "ab")
-    found = learn_lexicon(corpus(source), corpus(target), 9)
+    sources, targets, probabilities = learn_lexicon(corpus(source), corpus(target), 9)
     expected = model_1(source, target, lexicon.ITERATIONS)
-    assert list(zip(found.sources.tolist(), found.targets.tolist(), strict=True)) == sorted(expected)
-    np.testing.assert_allclose(found.probabilities, [expected[pair] for pair in sorted(expected)], rtol=1e-9)
+    assert list(zip(sources.tolist(), targets.tolist(), strict=True)) == sorted(expected)
+    np.testing.assert_allclose(probabilities, [expected[pair] for pair in sorted(expected)], rtol=1e-9)
 
 
 def test_a_sentence_may_be_empty():
     found = learn_lexicon(corpus([[], [1], [2]]), corpus([[3], [], [4]]), 5)
-    assert (found.sources.tolist(), found.targets.tolist(), found.probabilities.tolist()) == ([2], [4], [1])
-    assert not len(learn_lexicon(corpus([[]]), corpus([[]]), 5).sources)
+    assert [each.tolist() for each in found] == [[2], [4], [1]]
+    assert not len(learn_lexicon(corpus([[]]), corpus([[]]), 5)[0])
 
 
 def test_tokens_are_those_that_fairseq_reads(data, vocabulary):
@@ -125,7 +126,10 @@ def test_numbers(data, vocabulary):
 
 
 def test_fewer_sentences_are_spread_over_the_set(data, monkeypatch):
-    corpora = [shortlist._corpus(str(data / "train.xx-yy.xx"), 100, most) for most in (10, 200, 10**9)]
+    corpora = []
+    for most in (10, 200, 10**9):
+        monkeypatch.setattr(shortlist, "SENTENCES", most)
+        corpora.append(shortlist._corpus(str(data / "train.xx-yy.xx"), 100))
     assert [len(each.starts) for each in corpora] == [10, 200, 200]
     assert corpora[0].starts[0] == 0
     assert corpora[0].starts[-1] == corpora[1].starts[-1]
@@ -145,21 +149,13 @@ def test_file(made, vocabulary, tmp_path):
         torch.testing.assert_close(getattr(found, name), getattr(made, name), rtol=0, atol=0)
 
 
-def other(vocabulary, side):
-    dictionaries = {"source": vocabulary.source_dictionary, "target": vocabulary.target_dictionary}
-    dictionaries[side] = Dictionary(dictionaries[side].symbols[:3:-1])
-    return Vocabulary("xx", "yy", dictionaries["source"], dictionaries["target"])
-
-
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_other_dictionaries_are_refused(made, vocabulary, tmp_path, side):
     made.save(tmp_path / "file", vocabulary)
+    name = f"{side}_dictionary"
+    reversed_one = replace(vocabulary, **{name: Dictionary(getattr(vocabulary, name).symbols[:3:-1])})
     with pytest.raises(UsageError, match=f"file was made for another {side} dictionary than the model's"):
-        Shortlist.load(tmp_path / "file", other(vocabulary, side))
-
-
-def cut(path):
-    path.write_bytes(path.read_bytes()[:-1])
+        Shortlist.load(tmp_path / "file", reversed_one)
 
 
 def rewritten(change):
@@ -179,7 +175,7 @@ def rewritten(change):
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (cut, "is damaged or no shortlist"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "is damaged or no shortlist"),
         (lambda path: save_file({"weight": torch.zeros(3)}, path), "is no shortlist, or one of another version"),
         (rewritten(lambda t, about: about.update(kind="posnet shortlist 2")), "one of another version"),
         (rewritten(lambda t, about: t.pop("always")), "is damaged"),

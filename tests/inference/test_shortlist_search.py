@@ -14,6 +14,7 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text import synthetic
 from posnet_fairseq.transformer.model import build_transformer
 from support.building import model_options, sentences
+from support.searching import assert_same
 
 WORDS = 64
 
@@ -71,14 +72,10 @@ def test_equals_the_search_in_which_no_other_word_can_follow(model, dictionary, 
         assert 20 < len(allowed) < WORDS - 20
         model.decoder.output_projection = Masked(model.decoder.output_projection, allowed)
         expected = BeamSearch([model], dictionary, settings, settings.beam, True)(sources, prefixes)
-    for ours, theirs in zip(found, expected, strict=True):
-        if settings.sampling:  # numbers are drawn for places in the vocabulary
-            assert all(set(each.tokens.tolist()) <= set(allowed.tolist()) for each in ours)
-            continue
-        assert [each.tokens.tolist() for each in ours] == [each.tokens.tolist() for each in theirs]
-        for one, other in zip(ours, theirs, strict=True):
-            assert one.score == pytest.approx(other.score, abs=1e-5)
-            torch.testing.assert_close(one.attention, other.attention, rtol=0, atol=1e-5)
+    if settings.sampling:  # numbers are drawn for places in the vocabulary
+        assert all(set(each.tokens.tolist()) <= set(allowed.tolist()) for ours in found for each in ours)
+    else:
+        assert_same(found, expected, tolerance=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bf16", "int8"])
@@ -88,9 +85,9 @@ def test_of_all_words_it_changes_nothing(model, dictionary, dtype):
     every = Shortlist(torch.zeros(WORDS + 1, dtype=torch.long), torch.tensor([]).long(), torch.arange(WORDS))
     settings = SearchSettings(4, max_len_b=6)
     found, expected = (BeamSearch([model], dictionary, settings, 4, False, given)(sources) for given in (every, None))
+    if dtype == "float32":
+        assert_same(found, expected)
     for ours, theirs in zip(found, expected, strict=True):
-        if dtype == "float32":
-            assert [each.tokens.tolist() for each in ours] == [each.tokens.tolist() for each in theirs]
         assert ours[0].score == pytest.approx(theirs[0].score, abs=0.05)
 
 
@@ -103,7 +100,7 @@ def test_an_ensemble(dictionary, shortlist):
     for model in models:
         model.decoder.output_projection = Masked(model.decoder.output_projection, allowed)
     expected = BeamSearch(models, dictionary, settings)(sources)
-    assert [best.tokens.tolist() for best, *_ in found] == [best.tokens.tolist() for best, *_ in expected]
+    assert_same(found, expected)
 
 
 def test_more_hypotheses_than_words(model, dictionary, shortlist):

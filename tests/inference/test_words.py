@@ -45,10 +45,7 @@ def test_words_of_pieces(pieces, words, numbers):
     assert words_of_pieces(pieces.split()) == (words.split(), numbers)
 
 
-@pytest.mark.parametrize(
-    ("tokens", "source"),
-    [("W@@ or@@ t b", "a x@@ y"), ("▁W or t ▁b", "▁a ▁x y")],
-)
+@pytest.mark.parametrize(("tokens", "source"), [("W@@ or@@ t b", "a x@@ y"), ("▁W or t ▁b", "▁a ▁x y")])
 def test_scores_and_alignments_of_words(tokens, source):
     """Of the subwords of the first word one has its largest weight at the second source word, two at the first."""
     found = translation(tokens, source)

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from posnet_fairseq.inference.averaging import choose
-from posnet_fairseq.inference.saved_checkpoints import SavedCheckpoint
+from posnet_fairseq.inference.averaging import SavedCheckpoint, choose
 from posnet_fairseq.runs import before_training
 from posnet_fairseq.runs.before_training import repair
 from posnet_fairseq.runs.training import COPIES, most_kept, records, remove_old

@@ -38,7 +38,6 @@ class Row:
         makes: patterns of files that may be new or changed afterwards.
         after: checks the folder afterwards.
         stdin: content of standard input.
-        environment: variables to set, or to remove if None.
     """
 
     name: str
@@ -48,8 +47,7 @@ class Row:
     before: Callable[[Path], None] = lambda folder: None
     makes: tuple[str, ...] = ()
     after: Callable[[Path], None] = lambda folder: None
-    stdin: str | bytes = ""
-    environment: tuple[tuple[str, str | None], ...] = ()
+    stdin: str = ""
 
     def __str__(self):
         return self.name
@@ -81,8 +79,6 @@ def then(*changes):
 def play(row, folder, monkeypatch, capfd):
     """Run the command of a row and check its result."""
     monkeypatch.chdir(folder)
-    for name, value in row.environment:
-        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
     monkeypatch.setattr(logging, "raiseExceptions", False)  # of logs to what was standard output in another test
     row.before(folder)
     before = contents(folder)
@@ -100,13 +96,14 @@ def play(row, folder, monkeypatch, capfd):
     changed = {name for name in before | after if before.get(name) != after.get(name)}
     unexpected = {name for name in changed if not any(Path(name).match(pattern) for pattern in row.makes)}
     assert not unexpected, f"{sorted(unexpected)}: changed, made or lost"
+    left = [name for name in after if Path(name).name.startswith(".") and Path(name).name != ".lock"]
+    assert not left, f"{left}: left behind"
     row.after(folder)
 
 
 def run(command, stdin, monkeypatch):
     """Run a command, printing its output, and return its exit code."""
     name, *arguments = shlex.split(command)
-    stdin = stdin.encode() if isinstance(stdin, str) else stdin
     if name == "train":
         return train(arguments, monkeypatch)
     if not name.startswith("posnet-"):
@@ -115,7 +112,7 @@ def run(command, stdin, monkeypatch):
         patch = stack.enter_context(monkeypatch.context())
         reading, writing = os.pipe()
         with open(writing, "wb") as pipe:
-            pipe.write(stdin)
+            pipe.write(stdin.encode())
         patch.setattr(sys, "stdin", stack.enter_context(open(reading, encoding="utf-8")))
         try:
             commands.run_program(monkeypatch, name, *arguments)
@@ -141,11 +138,11 @@ def train(options, monkeypatch):
     return 0
 
 
-def in_process(command, stdin=b""):
+def in_process(command, stdin):
     """Run a command in a process of its own, with the environment activated, and return its exit code."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        repaired(shlex.split(command)), input=stdin, capture_output=True, env=os.environ | {"PATH": path}
+        repaired(shlex.split(command)), input=stdin.encode(), capture_output=True, env=os.environ | {"PATH": path}
     )
     sys.stdout.write(done.stdout.decode(errors="replace"))
     sys.stderr.write(done.stderr.decode(errors="replace"))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from support import commands
-from support.hostile import play, run
+from support.hostile import run
 
 AVERAGE = "posnet-average run --num 1 --out"
 PRECOMPUTE = "posnet-precompute model.pt --out"
@@ -51,10 +51,3 @@ def lines_kept(said):
     place.unlink()
     place.parent.rmdir()
     return lines
-
-
-def play_and_find_no_temporary_files(row, folder, monkeypatch, capfd):
-    """Do what a row says; no hidden file but a lock may be left."""
-    play(row, folder, monkeypatch, capfd)
-    for path in folder.rglob(".*"):
-        assert path.name == ".lock", f"{path} was left behind"

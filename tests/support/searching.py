@@ -7,10 +7,26 @@ from fairseq.sequence_generator import SequenceGenerator
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.hypotheses import Hypothesis
 from posnet_fairseq.inference.search.search_settings import SearchSettings
+from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.text import synthetic
 from support.building import WORDS, build_model, pad
 
 DICTIONARY = synthetic.dictionary(WORDS)
+# Every mixer, in all places of its own, and in cross-attention where it may stand there.
+MIXERS = [(name, False) for name in mixer_names()]
+MIXERS += [(name, True) for name in mixer_names() if "cross" in get_mixer(name).places]
+
+
+def recorded(monkeypatch, owner, name):
+    """A list of the arguments that a method is called with from now on."""
+    calls, method = [], getattr(owner, name)
+
+    def recording(self, *arguments):
+        calls.append(arguments)
+        return method(self, *arguments)
+
+    monkeypatch.setattr(owner, name, recording)
+    return calls
 
 
 def search(models, sources, nbest=None, attention=False, prefixes=None, **settings):

@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pad_sequence
 from posnet_fairseq.inference.search.candidates import Candidates, Sampler, best_candidates
 from posnet_fairseq.inference.search.ensemble import Ensemble
 from posnet_fairseq.inference.search.hypotheses import Hypotheses, Hypothesis
-from posnet_fairseq.inference.search.restrictions import Restrictions, check_restrictions
+from posnet_fairseq.inference.search.restrictions import Restrictions, refuse_ends
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.shortlist import Shortlist
 from posnet_fairseq.shared.errors import UsageError, option
@@ -60,7 +60,13 @@ class BeamSearch:
             prefixes = sources if self._is_language_model else [sources[0][:0]] * len(sources)
         longest = max(map(len, sources))
         max_len = min(int(settings.max_len_a * longest + settings.max_len_b), self._max_positions - 1)
-        check_restrictions(settings, self._dictionary, max_len, prefixes)
+        names = f"{option('max_len_a')}, {option('max_len_b')}"
+        limit = f"the translations of this batch end after {max_len} tokens at most ({names})"
+        refuse_ends(self._dictionary, prefixes, "beginning")
+        if settings.min_len > max_len:
+            raise UsageError(f"{option('min_len')} {settings.min_len}: {limit}. Give less.")
+        if (given := max(map(len, prefixes))) > max_len:
+            raise UsageError(f"a beginning of {given} tokens is given, and {limit}. Give a shorter one.")
         return max_len, prefixes
 
     @torch.inference_mode()
@@ -111,7 +117,7 @@ class BeamSearch:
 
             ended = found.words.eq(eos) & found.scores.ne(-torch.inf)
             if attention is not None:
-                hypotheses.attend(attention)
+                hypotheses.attention.append(attention)
             normalized = found.scores[:, :beam] / (step + 1) ** settings.lenpen
             more = hypotheses.end(numbers, found.rows[:, :beam], normalized, ended[:, :beam])
             *unfinished, is_broken = torch.cat([more, broken]).tolist()  # the device is waited for here
@@ -131,9 +137,17 @@ class BeamSearch:
             if beam > 1 or staying is not None:  # greedy hypotheses stay where they are
                 ensemble.reorder(order, staying)
         best = hypotheses.best(self._nbest, eos, settings.lenpen, [len(source) for source in sources], allowed)
-        if not all(best):  # every end symbol has -inf
-            raise self._exhausted() if settings.no_repeat_ngram_size and settings.min_len > 1 else self._broken()
-        return best
+        if all(best):
+            return best
+        # Every end symbol has -inf.
+        size, least = settings.no_repeat_ngram_size, settings.min_len
+        if not size or least <= 1:
+            raise self._broken()
+        raise UsageError(
+            f"{option('no_repeat_ngram_size')} {size} and {option('min_len')} {least} leave no translation: all that a "
+            f"hypothesis of fewer than {least} tokens could go on with is a repetition. Give a larger size, 0 for "
+            f"none, or a smaller {option('min_len')}."
+        )
 
     def _allowed(self, sources: Sequence[Tensor], prefixes: Sequence[Tensor]) -> Tensor | None:
         """Return (W,) ids of the target words to search among, in ascending order; None for all."""
@@ -148,14 +162,6 @@ class BeamSearch:
                     f"that, or leave {option('shortlist')} out."
                 )
         return allowed
-
-    def _exhausted(self) -> UsageError:
-        size, least = self._settings.no_repeat_ngram_size, self._settings.min_len
-        return UsageError(
-            f"{option('no_repeat_ngram_size')} {size} and {option('min_len')} {least} leave no translation: all that a "
-            f"hypothesis of fewer than {least} tokens could go on with is a repetition. Give a larger size, 0 for "
-            f"none, or a smaller {option('min_len')}."
-        )
 
     def _broken(self) -> UsageError:
         dtype = next(self._models[0].parameters()).dtype

@@ -22,11 +22,14 @@ class Hypotheses:
     """Hypotheses as a tree, on the device of the models until the search is over.
 
     Every row of every step is a node: its last token, and the node that it continues.
+
+    Attributes:
+        attention: the cross-attention weights of each step, (R, M), if they are kept.
     """
 
     def __init__(self, tokens: Tensor, beam: int) -> None:
         self._tokens, self._parents, self._first = [tokens], [torch.full_like(tokens, -1)], 0
-        self._attention: list[Tensor] = []
+        self.attention: list[Tensor] = []
         self._sums = [torch.zeros(len(tokens), device=tokens.device)]  # of log probabilities, up to each node
         self._beam = beam
         self._count = tokens.new_zeros(len(tokens))
@@ -59,10 +62,6 @@ class Hypotheses:
         self._tokens.append(tokens)
         self._sums.append(sums)
 
-    def attend(self, attention: Tensor) -> None:
-        """Keep the cross-attention weights of a step, (R, M)."""
-        self._attention.append(attention)
-
     def best(
         self, nbest: int, eos: int, lenpen: float, source_lengths: Sequence[int], ids: Tensor | None = None
     ) -> list[list[Hypothesis]]:
@@ -74,14 +73,17 @@ class Hypotheses:
         every = torch.cat(self._tokens)
         # Together: each copy is a wait for the device.
         tokens, parents = torch.stack([every if ids is None else ids[every], torch.cat(self._parents)]).tolist()
-        attention, sums = torch.cat(self._attention).cpu() if self._attention else None, torch.cat(self._sums).tolist()
+        attention, sums = torch.cat(self.attention).cpu() if self.attention else None, torch.cat(self._sums).tolist()
         found = []
         collected = zip(self._count.tolist(), self._nodes.tolist(), self._scores.tolist(), source_lengths, strict=True)
         for count, nodes, scores, length in collected:
             ended = sorted(zip(scores[:count], nodes[:count], strict=True), key=lambda pair: -pair[0])
             of_sentence = []
             for score, node in ended[:nbest]:
-                path = _path(node, parents)
+                path = [node]
+                while parents[path[-1]] >= 0:
+                    path.append(parents[path[-1]])
+                path.reverse()
                 ids = torch.tensor([*(tokens[node] for node in path[1:]), eos])
                 weights = None if attention is None else attention[path, :length]
                 until = [*(sums[node] for node in path), score * len(path) ** lenpen]
@@ -89,11 +91,3 @@ class Hypotheses:
                 of_sentence.append(Hypothesis(ids, score, weights, token_scores))
             found.append(of_sentence)
         return found
-
-
-def _path(node: int, parents: list[int]) -> list[int]:
-    """Return the nodes from the first step to a node."""
-    path = [node]
-    while parents[path[-1]] >= 0:
-        path.append(parents[path[-1]])
-    return path[::-1]

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from posnet_fairseq.inference.search.search_settings import SearchSettings
-from posnet_fairseq.shared.errors import UsageError, option
+from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text.dictionary import Dictionary
 
 
@@ -69,20 +69,6 @@ class Restrictions:
             words = words[:, None]
             before = self._history
             self._history = words if before is None else torch.cat([before.index_select(0, order), words], dim=1)
-
-
-def check_restrictions(
-    settings: SearchSettings, dictionary: Dictionary, max_len: int, prefixes: Sequence[Tensor]
-) -> None:
-    """Refuse settings and prefixes that leave no translation. Arguments as for :class:`Restrictions`."""
-    longest = max(map(len, prefixes))
-    names = f"{option('max_len_a')}, {option('max_len_b')}"
-    limit = f"the translations of this batch end after {max_len} tokens at most ({names})"
-    refuse_ends(dictionary, prefixes, "beginning")
-    if settings.min_len > max_len:
-        raise UsageError(f"{option('min_len')} {settings.min_len}: {limit}. Give less.")
-    if longest > max_len:
-        raise UsageError(f"a beginning of {longest} tokens is given, and {limit}. Give a shorter one.")
 
 
 def refuse_ends(dictionary: Dictionary, texts: Sequence[Tensor], what: str) -> None:
