@@ -9,7 +9,7 @@ every_place = pytest.mark.parametrize("place", ["encoder", "decoder"])
 def naive_huang(mixer, x, y):
     """iRPE (Wu et al., ICCV 2021) Eq. 11."""
     q, k = reference.content(mixer, x, y)
-    table, limit = reference.split(mixer.relative, mixer.num_heads), mixer.clip_distance
+    table, limit = reference.split(mixer.relative, mixer.num_heads), mixer.buckets.distance
 
     def energy(h, n, m):
         p = table[h][reference.clip(n - m, limit) + limit]

@@ -17,7 +17,7 @@ def naive_irpe(mixer, x, y):
 
     def row(n, m):
         offset = reference.at(mixer, n) - m
-        index = piecewise if mixer.index_kind == "piecewise" else reference.clip
+        index = piecewise if mixer.buckets.kind == "piecewise" else reference.clip
         return index(offset, beta) + beta if mixer.directed else index(abs(offset), beta)
 
     def vector(table, h, n, m):

@@ -10,7 +10,7 @@ every_place = pytest.mark.parametrize("place", PLACES)
 def naive_relative(mixer, x, y):
     """PosNet (Schmidt and Di Gangi, WMT 2023) Section 7.1: Eq. 9 with the token in place of its position."""
     q = reference.project(x, mixer.query_proj, mixer.num_heads)
-    table, limit = reference.split(mixer.relative_key, mixer.num_heads), mixer.clip_distance
+    table, limit = reference.split(mixer.relative_key, mixer.num_heads), mixer.buckets.distance
 
     def energy(h, n, m):
         offset = reference.clip(reference.at(mixer, n) - m, limit)

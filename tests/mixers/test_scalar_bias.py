@@ -12,7 +12,7 @@ every_index = pytest.mark.parametrize("index", ["clip", "piecewise"])
 def naive_scalar_bias(mixer, x, y):
     """Translution (2025) Appendix E, relative positional scalar: a number of each head for every offset."""
     q, k = reference.content(mixer, x, y)
-    limit, row = mixer.clip_distance, piecewise if mixer.index_kind == "piecewise" else reference.clip
+    limit, row = mixer.buckets.distance, piecewise if mixer.buckets.kind == "piecewise" else reference.clip
 
     def energy(h, n, m):
         return q[h][n] @ k[h][m] / mixer.head_dim**0.5 + mixer.bias[h, row(n - m, limit) + limit]

@@ -14,7 +14,7 @@ def naive_shaw(mixer, x, y):
     on_keys = reference.split(mixer.relative_key, mixer.num_heads)
 
     def row(n, m):
-        return reference.clip(reference.at(mixer, n) - m, mixer.clip_distance) + mixer.clip_distance
+        return reference.clip(reference.at(mixer, n) - m, mixer.buckets.distance) + mixer.buckets.distance
 
     def energy(h, n, m):
         return q[h][n] @ (k[h][m] + on_keys[h][row(n, m)]) / mixer.head_dim**0.5
