@@ -105,11 +105,14 @@ class OffsetMixer(ContentBasedMixer):
     Words get no position embedding: Translution App. F finds that it hurts; ``--position-embedding`` adds one.
     """
 
-    matrices: OffsetMatrices  # made by subclasses
     Config = OffsetOptions
     GridConfig = OffsetOptions
     places = ("encoder", "decoder")
     position_embedding = "none"
+
+    def __init__(self, settings: MixerSettings) -> None:
+        super().__init__(settings)
+        self.matrices = OffsetMatrices(settings, self.matrix_width(settings))
 
     @classmethod
     def matrix_width(cls, settings: MixerSettings) -> int:
@@ -134,9 +137,4 @@ class OffsetMixer(ContentBasedMixer):
         The whole batch is one part if the matrices have more numbers than the energies: every part makes gradients of
         all matrices.
         """
-        matrices: Any = self.matrices
-        return 4 if sum(parameter.numel() for parameter in matrices.parameters()) < energies else max(1, energies)
-
-    def offset_matrices(self, settings: MixerSettings) -> OffsetMatrices:
-        """Return the matrices of this layer."""
-        return OffsetMatrices(settings, self.matrix_width(settings))
+        return 4 if sum(matrix.numel() for matrix in self.matrices.parameters()) < energies else max(1, energies)
