@@ -47,17 +47,14 @@ class GPSA(ContentBasedMixer):
             features.append(self.cells.pairs(torch.zeros_like(row), 1))
         return tuple(features)
 
-    def position_energy(self, features: tuple[Tensor, ...]) -> Tensor:
-        """That of positions, (1, H, N, M), in float32 at least: squares of distances do not fit in half precision."""
-        dtype = torch.promote_types(self.position_weight.dtype, torch.float32)
-        of_heads = self.position_weight.to(dtype).T[:, :, None, None]
-        terms = [weight * feature.to(dtype) for weight, feature in zip(of_heads, features, strict=True)]
-        return sum(terms[1:], start=terms[0]).unsqueeze(0)
-
     def weights(self, q: Tensor, k: Any, index: Any, padding_mask: Tensor | None, hidden: Tensor | None) -> Tensor:
         """The mean of both, weighted by the gate; `index` are the features."""
         content = super().weights(q, k, index, padding_mask, hidden)
-        position = normalized(self.position_energy(index), padding_mask, hidden)
+        # In float32 at least: squares of distances do not fit in half precision.
+        dtype = torch.promote_types(self.position_weight.dtype, torch.float32)
+        of_heads = self.position_weight.to(dtype).T[:, :, None, None]
+        first, *others = (weight * feature.to(dtype) for weight, feature in zip(of_heads, index, strict=True))
+        position = normalized(sum(others, start=first).unsqueeze(0), padding_mask, hidden)
         return torch.lerp(content, position, self.gate.sigmoid().to(content)[:, None, None])
 
 
