@@ -8,7 +8,7 @@ import torch
 from posnet_fairseq.inference import stored_energies
 from posnet_fairseq.mixers.bases import banded, context, decoding_state, position_based, positions
 from posnet_fairseq.mixers.rposnet import RelativeEnergy, RPosNet
-from posnet_fairseq.ops import static_mixing
+from posnet_fairseq.ops.static_mixing import SharedWeights
 from posnet_fairseq.shared.errors import UsageError
 from support import laws
 from support.building import MAX_POSITIONS, Case, build_case
@@ -73,8 +73,8 @@ def _with_constant_weights(monkeypatch):
 
 
 def _mixing_nothing(monkeypatch):
-    mix = static_mixing.mix_static
-    monkeypatch.setattr(static_mixing, "mix_static", lambda weights, value: 0 * mix(weights, value))
+    mix = SharedWeights.mix
+    monkeypatch.setattr(SharedWeights, "mix", lambda self, value: 0 * mix(self, value))
 
 
 def _with_one_position_less(monkeypatch):
