@@ -141,8 +141,7 @@ def _checked_mixers(model: Transformer) -> list[PositionBasedMixer]:
             f"Give one or more of {', '.join(PARTS[1:])}, or another model."
         )
     for mixer in mixers_with_energies(model):
-        energies: Any = mixer.energies
-        if not all(isinstance(energy, StoredEnergy) for energy in energies):
+        if not all(isinstance(energy, StoredEnergy) for energy in mixer.energies):
             raise UsageError(
                 f"--on mixing: the energies of {mixer.name} are not stored in this model. Give the model that "
                 "posnet-precompute makes of it."

@@ -36,8 +36,7 @@ class BandedMixer(PositionBasedMixer):
     @property
     def band(self) -> Band:
         """Which offsets have a weight of their own."""
-        energies: Any = self.energies
-        return Band(energies[0].reach, self.tails, self.causal)
+        return Band(self.energies[0].reach, self.tails, self.causal)
 
     def hidden(self, offsets: Any) -> Tensor | None:
         """Return a mask, True at the future in the decoder and, without tails, beyond ±R; None if all are mixed."""
@@ -75,8 +74,7 @@ class BandedMixer(PositionBasedMixer):
     def _energies_of_offsets(self, queries: int, keys: int, context: MixingContext) -> Tensor:
         """Return energies (H, N, 2R + 1)."""
         at = context.scaled_positions(queries)
-        energies: Any = self.energies
-        table = energies[0].table(at, keys, context.positions, self.memory_positions(context))
+        table = self.energies[0].table(at, keys, context.positions, self.memory_positions(context))
         return table.expand(-1, queries, -1)
 
     def mix_step(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
