@@ -9,7 +9,7 @@ from fairseq.models import FairseqEncoderDecoderModel, register_model, register_
 from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor
 
-from posnet_fairseq.analog.weight_noise import apply_weight_noise, check_weight_noise
+from posnet_fairseq.analog.weight_noise import add_weight_noise, check_weight_noise
 from posnet_fairseq.fairseq_plugin.flags import MixerTransformerConfig
 from posnet_fairseq.fairseq_plugin.interface import ExplainedLoading, MixerDecoder, MixerEncoder
 from posnet_fairseq.inference import measured_length_ratio
@@ -56,7 +56,7 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
         decoder = MixerDecoder(cfg, target, decoder_embedding, ratio, mixers)
         model = cls(MixerEncoder(cfg, source, encoder_embedding, mixers["encoder"]), decoder)
         model.store_mixers()
-        apply_weight_noise(model, cfg)
+        add_weight_noise(model, cfg)
         model.given_length_ratio = parse(cfg.length_ratio)
         return model
 
