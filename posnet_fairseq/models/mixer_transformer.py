@@ -16,13 +16,11 @@ from posnet_fairseq.inference import measured_length_ratio
 from posnet_fairseq.inference.stored_energies import is_precomputed
 from posnet_fairseq.inference.weights import refuse_other_length_ratio
 from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
-from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.transformer.architectures import apply_arch
+from posnet_fairseq.transformer.architectures import apply_arch, archs
 from posnet_fairseq.transformer.length_ratio_option import parse
 from posnet_fairseq.transformer.option_checks import check
 from posnet_fairseq.transformer.placement import mixer_at, places
-from posnet_fairseq.transformer.sizes import SIZES
 
 MODEL_NAME = "mixer_transformer"
 
@@ -106,7 +104,5 @@ def _check_shared(cfg: Any, source: Dictionary, target: Dictionary) -> None:
         raise UsageError("--share-all-embeddings: give --encoder-embed-path alone, it serves both sides.")
 
 
-for _name in mixer_names():
-    for _size in SIZES:
-        _arch = functools.partial(apply_arch, mixer=_name, size=_size)
-        register_model_architecture(MODEL_NAME, f"{get_mixer(_name).arch}_{_size}")(_arch)
+for _arch, (_mixer, _size) in archs().items():
+    register_model_architecture(MODEL_NAME, _arch)(functools.partial(apply_arch, mixer=_mixer, size=_size))

@@ -14,15 +14,15 @@ from posnet_fairseq.transformer.placement import mixer_at, places
 from posnet_fairseq.transformer.sizes import GPT_SIZES, SIZES, of_arch
 
 
-def arch_names() -> list[str]:
-    """Return all architectures of translation models, sorted by mixer, in the order of sizes."""
-    return [f"{get_mixer(name).arch}_{size}" for name in mixer_names() for size in SIZES]
+def archs() -> dict[str, tuple[str, str]]:
+    """Return the mixer and the size of every architecture of translation models, sorted by mixer."""
+    return {f"{get_mixer(name).arch}_{size}": (name, size) for name in mixer_names() for size in SIZES}
 
 
-def gpt_arch_names() -> list[str]:
-    """Return all architectures of language models, sorted by mixer, in the order of sizes."""
+def gpt_archs() -> dict[str, tuple[str, str]]:
+    """Return the mixer and the size of every architecture of language models, sorted by mixer."""
     decoders = [name for name in mixer_names() if "decoder" in get_mixer(name).places]
-    return [f"gpt_{size}_{name}" for name in decoders for size in GPT_SIZES]
+    return {f"gpt_{size}_{name}": (name, size) for name in decoders for size in GPT_SIZES}
 
 
 def apply_arch(cfg: Any, mixer: str, size: str) -> None:
