@@ -56,11 +56,9 @@ def _mix_by_noisy_weights(
     hidden = mixer.hidden(context.offsets(queries, keys))
     if hidden is not None:
         draws = draws.masked_fill(hidden, 0)
-
-    def add_noise(weights: Tensor, padding_mask: Tensor | None) -> Tensor:
-        return weights + without_padding(noise_of(weights, noise, draws), padding_mask)
-
-    return mixer.mix_each(query, value, context, change=add_noise)
+    return mixer.mix_each(
+        query, value, context, change=lambda x, padding: x + without_padding(noise_of(x, noise, draws), padding)
+    )
 
 
 def make_noisy(module: Linear | PositionBasedMixer, noise: float) -> None:
