@@ -75,10 +75,7 @@ def _check_task(cfg: Any, option: str, what: str, task: str) -> None:
 def _complete(
     cfg: Any, values: Mapping[str, Any], config: type, option_value: Callable[[type[TokenMixer], Field], Any]
 ) -> None:
-    """Fill what the user left open, and refuse options that none of the chosen mixers reads.
-
-    `values` are the architecture's own, `option_value` gives the value of a mixer's option; others have their defaults.
-    """
+    """Fill what is open from `values`, defaults and, for mixers, `option_value`; refuse what no chosen mixer reads."""
     _fill(cfg, {option.name: option.default for option in dataclasses.fields(config)})
     _fill(cfg, values)
     _fill(cfg, {"attention_dropout": cfg.dropout})
