@@ -193,8 +193,8 @@ def exempt_from_weight_decay(build: Callable, cfg: Any, params: Any, *args: Any,
     """Let all optimizers of fairseq exempt parameters from weight decay that ask for it.
 
     A parameter asks with ``optim_overrides = {"optimizer": {"weight_decay_scale": 0}}``: fairseq's own convention,
-    which no optimizer of fairseq 0.12.3 follows. The optimizers get two groups of parameters, and the 16-bit optimizer
-    does not flatten all parameters into one tensor. Remove this when fairseq follows its convention.
+    which no optimizer of fairseq 0.12.3 follows. The optimizers get two groups of parameters. Remove this when fairseq
+    follows its convention.
     """
     exempt = [p for p in params if _without_decay(p)]
     if exempt and getattr(cfg, "_name", None) != "composite":  # which builds an optimizer for each of its groups
@@ -204,17 +204,15 @@ def exempt_from_weight_decay(build: Callable, cfg: Any, params: Any, *args: Any,
 
 
 composite._build_optimizer = exempt_from_weight_decay
-_build_16_bit = optim.FP16Optimizer.build_optimizer.__func__
 
 
-def _build_16_bit_in_groups(cls: type, cfg: Any, params: Any, **kwargs: Any) -> Any:
+@_replaces(optim.FP16Optimizer, "build_optimizer")
+def keep_groups_in_16_bit(build: Callable, cfg: Any, params: Any, **kwargs: Any) -> Any:
+    """Let the 16-bit optimizer not flatten into one tensor what :func:`exempt_from_weight_decay` puts into groups."""
     if any(map(_without_decay, params)):
         with open_dict(cfg):
             cfg.common.fp16_no_flatten_grads = True
-    return _build_16_bit(cls, cfg, params, **kwargs)
-
-
-optim.FP16Optimizer.build_optimizer = classmethod(_build_16_bit_in_groups)
+    return build(cfg, params, **kwargs)
 
 
 def _without_decay(parameter: Any) -> bool:
