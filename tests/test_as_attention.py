@@ -9,6 +9,7 @@ from torch import nn
 from posnet_fairseq import as_attention, build_mixer, mixer_names
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
+from support.building import ARGUMENTS, IN_PLACES
 
 D, H, B, N, M = 16, 4, 3, 7, 5
 PADDING = torch.tensor([[False] * 7, [False] * 4 + [True] * 3, [False] * 6 + [True]])
@@ -20,16 +21,8 @@ def mixer(name, **options):
     return build_mixer(name, embed_dim=D, num_heads=H, max_positions=16, **options).eval()
 
 
-def places(name):
-    of = {"encoder": {}, "decoder": {"causal": True}, "cross": {"cross_attention": True}}
-    return {place: of[place] for place in get_mixer(name).places}
-
-
-CASES = [(name, place) for name in mixer_names() for place in places(name)]
-
-
 def built(name, place):
-    return mixer(name, **places(name)[place])
+    return mixer(name, **ARGUMENTS[place])
 
 
 def tokens(place):
@@ -41,7 +34,7 @@ def close(found, expected):
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("name", "place"), CASES)
+@pytest.mark.parametrize(("name", "place"), IN_PLACES)
 def test_the_call_of_attention_is_that_of_the_mixer(name, place):
     one = built(name, place)
     query, memory = tokens(place)
@@ -79,7 +72,7 @@ def test_padding_before_tokens_moves_them_only(name):
             close(moved[row].roll((-shift, -shift), (0, 1))[~PADDING[row]], weights[row][~PADDING[row]])
 
 
-@pytest.mark.parametrize(("name", "place"), CASES)
+@pytest.mark.parametrize(("name", "place"), IN_PLACES)
 def test_no_sentences_and_no_tokens(name, place):
     attention = as_attention(built(name, place))
     for sentences, length in ((0, N), (B, 0)):
@@ -93,7 +86,7 @@ def test_no_sentences_and_no_tokens(name, place):
 @pytest.mark.parametrize("name", PAIRS)
 def test_hidden_pairs_are_not_mixed(name):
     """In every place: what is hidden changes nothing, and nothing hidden is nothing changed; in chunks, too."""
-    for place in places(name):
+    for place in get_mixer(name).places:
         one = built(name, place).double()
         query, memory = (x.double() for x in tokens(place))
         memory = memory.requires_grad_() if place == "cross" else None

@@ -11,17 +11,13 @@ from posnet_fairseq.ops import chunks
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.causal import DecoderState
+from support.building import ARGUMENTS, IN_PLACES, settings
 from support.building import build_mixer as alone
-from support.building import settings
-
-PLACES = {"encoder": {}, "decoder": {"causal": True}, "cross": {"cross_attention": True}}
-CASES = [(name, place) for name in posnet.mixer_names() for place in get_mixer(name).places]
-every_mixer = pytest.mark.parametrize(("name", "place"), CASES, ids=lambda part: part)
 
 
 def build(name, place, **options):
     torch.manual_seed(1)
-    return posnet.build_mixer(name, embed_dim=16, num_heads=4, max_positions=32, **PLACES[place], **options)
+    return posnet.build_mixer(name, embed_dim=16, num_heads=4, max_positions=32, **ARGUMENTS[place], **options)
 
 
 def batch(place):
@@ -33,7 +29,7 @@ def batch(place):
     return x, memory if place == "cross" else None, mask
 
 
-@every_mixer
+@pytest.mark.parametrize(("name", "place"), IN_PLACES)
 def test_it_learns_in_a_plain_training_loop(name, place):
     """Copying the third token to all positions, or its like in the memory, cannot be learnt without mixing."""
     mixer, (x, memory, mask) = build(name, place, dropout=0.1), batch(place)

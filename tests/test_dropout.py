@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from posnet_fairseq.ops.dropout import add_dropout, dropout
+from posnet_fairseq.ops.dropout import Dropout, dropout
 
 SIZE = 2**20 + 3  # not a multiple of the numbers in a word
 
@@ -35,7 +35,7 @@ def test_gradients_and_the_sum_with_a_residual(dtype):
     torch.manual_seed(3)
     y = dropout(x, 0.4)
     torch.manual_seed(3)
-    added = add_dropout(residual, x, 0.4)
+    added = Dropout(0.4, "").add(residual, x)
     assert y.dtype == added.dtype == dtype
     torch.testing.assert_close(added, residual + y, rtol=2e-2 if dtype == torch.bfloat16 else 1e-6, atol=1e-2)
     factors = y.detach() / x.detach()
@@ -52,7 +52,7 @@ def test_extreme_probabilities(p):
     x = torch.randn(5, 7)
     expected = torch.zeros(5, 7) if p > 0.5 else x
     torch.testing.assert_close(dropout(x, p), expected)
-    torch.testing.assert_close(add_dropout(x, x, p), x + expected)
+    torch.testing.assert_close(Dropout(p, "").add(x, x), x + expected)
 
 
 def test_other_shapes():

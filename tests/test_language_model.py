@@ -10,7 +10,7 @@ from posnet_fairseq.costs import counting
 from posnet_fairseq.models.mixer_language_model import MixerLanguageModel
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text import synthetic
-from posnet_fairseq.transformer.architectures import apply_gpt_arch, gpt_arch_names
+from posnet_fairseq.transformer.architectures import apply_gpt_arch, gpt_archs
 from support.building import MAX_POSITIONS, WORDS, build_language_model, pad, sentences
 
 # Translution (Fan et al., 2025) Table 7: millions of parameters with 50,257 words and sequences of 160.
@@ -57,8 +57,8 @@ def test_too_long_a_block_is_refused():
 
 
 def test_architectures():
-    assert {f"gpt_{size}_{mixer}" for size, mixer in TABLE_7} | {"gpt_c_translution"} <= set(gpt_arch_names())
-    assert not [name for name in gpt_arch_names() if "fouriernet" in name]
+    assert {f"gpt_{size}_{mixer}" for size, mixer in TABLE_7} | {"gpt_c_translution"} <= set(gpt_archs())
+    assert not [name for name in gpt_archs() if "fouriernet" in name]
 
 
 def test_bad_options_are_refused():

@@ -126,7 +126,7 @@ def test_checkpoint_of_another_dictionary_is_named_as_such():
 def test_mixers_may_differ_between_layers_in_their_clip_distance():
     model = build_model("rposnet", clip_distance="3,5", cross_mixer="shaw", length_ratio="1")
     assert [layer.self_attn.energies[0].reach for layer in model.encoder.layers] == [3, 5]
-    assert [layer.cross_attn.clip_distance for layer in model.decoder.layers] == [3, 5]
+    assert [layer.cross_attn.buckets.distance for layer in model.decoder.layers] == [3, 5]
 
 
 def test_bad_clip_distances_are_refused():

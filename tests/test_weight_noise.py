@@ -98,7 +98,7 @@ def test_every_part_draws_at_every_pass_and_none_in_evaluation(name):
     for part in parts_of(name):
         model = build_model(name)
         model.load_state_dict(clean.state_dict())
-        add_weight_noise(model, [part], 0.1)
+        add_weight_noise(model, Namespace(weight_noise=0.1, weight_noise_on=part))
         model.train()
         first, second = (model(source, None, target)[0] for _ in range(2))
         assert not torch.equal(first, second), part

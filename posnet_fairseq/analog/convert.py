@@ -48,7 +48,13 @@ class StoredMixing(nn.Module):
     ) -> None:
         super().__init__()
         self.renormalise = renormalise
-        weights = stored_weights(mixer, queries, keys, context)
+        offsets = context.offsets(queries, keys)
+        weights = mixer.energy(offsets, context.positions, mixer.memory_positions(context)).float()
+        hidden = mixer.hidden(offsets)
+        if hidden is not None:
+            weights = weights.masked_fill(hidden, float("-inf") if mixer.softmax else 0)
+        if mixer.softmax:
+            weights = (weights - weights.amax(dim=-1, keepdim=True)).exp()
         self.weights: Tensor | None
         self.register_buffer("weights", weights if mixer.softmax else None, persistent=False)
         self.heads = nn.ModuleList(CrossbarMatrix(head, configuration) for head in weights)
@@ -80,16 +86,6 @@ class StoredMixing(nn.Module):
 
     def _by_head(self, x: Tensor) -> Any:
         return zip(self.heads, x.unbind(1), strict=True)
-
-
-def stored_weights(mixer: PositionBasedMixer, queries: int, keys: int, context: MixingContext) -> Tensor:
-    """Return what crossbars store, (H, N, M): see :class:`StoredMixing`."""
-    offsets = context.offsets(queries, keys)
-    energy = mixer.energy(offsets, context.positions, mixer.memory_positions(context)).float()
-    hidden = mixer.hidden(offsets)
-    if hidden is not None:
-        energy = energy.masked_fill(hidden, float("-inf") if mixer.softmax else 0)
-    return (energy - energy.amax(dim=-1, keepdim=True)).exp() if mixer.softmax else energy
 
 
 def put_on_crossbars(
@@ -141,8 +137,7 @@ def _checked_mixers(model: Transformer) -> list[PositionBasedMixer]:
             f"Give one or more of {', '.join(PARTS[1:])}, or another model."
         )
     for mixer in mixers_with_energies(model):
-        energies: Any = mixer.energies
-        if not all(isinstance(energy, StoredEnergy) for energy in energies):
+        if not all(isinstance(energy, StoredEnergy) for energy in mixer.energies):
             raise UsageError(
                 f"--on mixing: the energies of {mixer.name} are not stored in this model. Give the model that "
                 "posnet-precompute makes of it."

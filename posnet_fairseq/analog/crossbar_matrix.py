@@ -22,10 +22,7 @@ def on_crossbars(linear: nn.Linear, configuration: Any) -> AnalogLinear:
 
 
 def _without_subnormal(x: Tensor) -> Tensor:
-    """Replace subnormal inputs by 0: aihwkit divides by the largest of a vector, and would get infinity.
-
-    Weights of distant positions make such vectors, at padding for instance.
-    """
+    """Replace subnormal inputs, as distant weights make them, by 0: aihwkit divides by the largest of a vector."""
     return x.masked_fill(x.abs() < torch.finfo(x.dtype).tiny, 0)
 
 

@@ -1,7 +1,6 @@
 """Training with noise on weights, so that a model loses less where noisy conductances stand for them."""
 
 import functools
-from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -57,11 +56,9 @@ def _mix_by_noisy_weights(
     hidden = mixer.hidden(context.offsets(queries, keys))
     if hidden is not None:
         draws = draws.masked_fill(hidden, 0)
-
-    def add_noise(weights: Tensor, padding_mask: Tensor | None) -> Tensor:
-        return weights + without_padding(noise_of(weights, noise, draws), padding_mask)
-
-    return mixer.mix_each(query, value, context, change=add_noise)
+    return mixer.mix_each(
+        query, value, context, change=lambda x, padding: x + without_padding(noise_of(x, noise, draws), padding)
+    )
 
 
 def make_noisy(module: Linear | PositionBasedMixer, noise: float) -> None:
@@ -73,20 +70,23 @@ def make_noisy(module: Linear | PositionBasedMixer, noise: float) -> None:
         module.mix = functools.partial(_mix_by_noisy_weights, module, noise)  # type: ignore[method-assign]
 
 
-def add_weight_noise(model: nn.Module, parts: Collection[str], scale: float) -> None:
-    """Let every pass in training draw normally distributed noise on weights.
+def add_weight_noise(model: nn.Module, cfg: Any) -> None:
+    """Let every pass in training draw normally distributed noise on weights, as the options of the model say.
 
     The noise of a pass is the same for all its sentences. Gradients are those of the noisy weights, and change the
     weights without noise. In evaluation mode there is none.
 
-    `scale` is its standard deviation, as a share of the largest weight for the same output: of a row of a matrix, or of
-    the mixing weights of one query and head.
+    ``--weight-noise`` is its standard deviation, as a share of the largest weight for the same output: of a row of a
+    matrix, or of the mixing weights of one query and head.
     """
+    if not cfg.weight_noise:
+        return
+    parts = parse_parts("--weight-noise-on", cfg.weight_noise_on)
     modules: list[Any] = [linear for part in PARTS[1:] if part in parts for _, _, linear in linears(model, part)]
     if "mixing" in parts:
         modules += [module for module in model.modules() if isinstance(module, PositionBasedMixer)]
     for module in modules:
-        make_noisy(module, scale)
+        make_noisy(module, cfg.weight_noise)
 
 
 def check_weight_noise(cfg: Any) -> None:
@@ -113,9 +113,3 @@ def check_weight_noise(cfg: Any) -> None:
             "--shared-attention-dropout with --weight-noise-on mixing: noisy weights are computed for each sentence. "
             "Leave one of the two out."
         )
-
-
-def apply_weight_noise(model: nn.Module, cfg: Any) -> None:
-    """Add noise on weights as the options of a model say."""
-    if cfg.weight_noise:
-        add_weight_noise(model, parse_parts("--weight-noise-on", cfg.weight_noise_on), cfg.weight_noise)

@@ -69,13 +69,13 @@ def _fairseq() -> Finding:
 
 
 def _posnet() -> Finding:
-    from posnet_fairseq.transformer.architectures import arch_names
+    from posnet_fairseq.transformer.architectures import archs
 
     # Beside itself fairseq looks for what is not in the working directory.
     fairseq = importlib.util.find_spec("fairseq")
     beside = Path(str(fairseq.origin)).parents[1] / USER_DIR.name if fairseq else USER_DIR
     user_dir = USER_DIR.name if fairseq and beside.exists() and beside.samefile(USER_DIR) else USER_DIR
-    return Finding("posnet", True, f"{__version__}, {len(arch_names())} architectures; --user-dir {user_dir}")
+    return Finding("posnet", True, f"{__version__}, {len(archs())} architectures; --user-dir {user_dir}")
 
 
 def _safe_loading() -> Finding:

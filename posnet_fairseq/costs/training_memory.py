@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from posnet_fairseq.analog.weight_noise import NoisyLinear, apply_weight_noise
+from posnet_fairseq.analog.weight_noise import NoisyLinear, add_weight_noise
 from posnet_fairseq.mixers.bases import position_based
 from posnet_fairseq.ops import chunks, host_sync
 from posnet_fairseq.ops.output_loss import output_loss
@@ -116,7 +116,7 @@ def training_memory(
     exact = mock.patch.object(position_based, "is_exact", return_value=True)
     with _as_on_gpu() if gpu else exact, Simulation() as simulation:
         model = build_transformer(cfg, words, words).train()
-        apply_weight_noise(model, cfg)
+        add_weight_noise(model, cfg)
         _convert(model, dtype)
         simulation.peak = simulation.now
         _loss(model, source, target, chunked).backward()

@@ -24,17 +24,14 @@ from posnet_fairseq.transformer.language_model import LanguageModel
 KEY = "posnet"
 
 
-class _EncoderInterface(FairseqEncoder):
+class _WithoutDictionary(nn.Module):
+    """Stands before fairseq's class, whose dictionary is set later."""
+
     def __init__(self) -> None:
         super().__init__(dictionary=None)
 
 
-class _DecoderInterface(FairseqIncrementalDecoder):
-    def __init__(self) -> None:
-        super().__init__(dictionary=None)
-
-
-class MixerEncoder(Encoder, _EncoderInterface):
+class MixerEncoder(Encoder, _WithoutDictionary, FairseqEncoder):
     """The encoder as one of fairseq's, which takes its dictionary in place of the padding symbol."""
 
     def __init__(
@@ -74,7 +71,7 @@ def _as_dict(encoded: EncoderOutput) -> dict[str, list[Any]]:
     }
 
 
-class _CausalInterface(CausalDecoder, _DecoderInterface):
+class _CausalInterface(CausalDecoder, _WithoutDictionary, FairseqIncrementalDecoder):
     """fairseq's interface to a decoder with or without cross-attention."""
 
     need_attn = False
@@ -134,7 +131,7 @@ class _CausalInterface(CausalDecoder, _DecoderInterface):
         self.need_attn = need_attn
 
 
-class MixerDecoder(Decoder, _CausalInterface):
+class MixerDecoder(_CausalInterface, Decoder):  # type: ignore[misc]  # forward has fairseq's arguments
     """The decoder of a translation model as one of fairseq's, with its dictionary in place of the padding symbol."""
 
     def __init__(
@@ -145,29 +142,25 @@ class MixerDecoder(Decoder, _CausalInterface):
         length_ratio: tuple[int, int] | None,
         mixers: Mapping[str, Iterable[MixerSettings]],
     ) -> None:
-        Decoder.__init__(self, cfg, embed_tokens, dictionary.pad(), length_ratio, mixers)
+        super().__init__(cfg, embed_tokens, dictionary.pad(), length_ratio, mixers)
         self.dictionary = dictionary
         self.layers = _wrapped(self.layers, cfg, cfg.decoder_layerdrop)
-
-    forward = _CausalInterface.forward  # type: ignore[assignment]  # fairseq's arguments
 
     def _call(self, tokens: Tensor, encoder_out: dict[str, list[Any]] | None, state: DecoderState | None) -> Features:
         assert encoder_out is not None
         return self.features(tokens, encoder_out[KEY][0], state, need_attention=self.need_attn)
 
 
-class MixerLanguageModelDecoder(LanguageModel, _CausalInterface):
+class MixerLanguageModelDecoder(_CausalInterface, LanguageModel):  # type: ignore[misc]  # as above
     """A language model as one of fairseq's decoders, with its dictionary in place of the padding symbol."""
 
     def __init__(
         self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Embedding, mixers: Iterable[MixerSettings]
     ) -> None:
-        LanguageModel.__init__(self, cfg, embed_tokens, dictionary.pad(), mixers)
+        super().__init__(cfg, embed_tokens, dictionary.pad(), mixers)
         self.dictionary = dictionary
         self.layers = _wrapped(self.layers, cfg, cfg.decoder_layerdrop)
         self._bos_tokens = int(bool(cfg.add_bos_token))
-
-    forward = _CausalInterface.forward  # type: ignore[assignment]  # fairseq's arguments
 
     def _call(self, tokens: Tensor, encoder_out: dict[str, list[Any]] | None, state: DecoderState | None) -> Features:
         return self.features(tokens, state)

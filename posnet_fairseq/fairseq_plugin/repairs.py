@@ -1,6 +1,6 @@
 """Repairs of fairseq 0.12.3, each with the reason for it and the condition under which it can be removed.
 
-Each function can be called repeatedly; only the first call has an effect.
+Importing this module does all of them.
 """
 
 import argparse
@@ -18,79 +18,70 @@ from fairseq.data import indexed_dataset
 from fairseq.data.iterators import EpochBatchIterator
 from fairseq.optim import composite
 from fairseq.tasks import FairseqTask
+from fairseq.trainer import Trainer
 from omegaconf import open_dict
 
+from posnet_fairseq.fairseq_plugin.training_options import check_training_options
+from posnet_fairseq.inference.checkpoints import data_types
+from posnet_fairseq.inference.weights import MIXERS
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text.binary_format import check
 
 
 def _replaces(owner: Any, name: str) -> Callable[[Callable], Callable]:
-    """Replace a function of a module or class of fairseq, once; the new one gets the original as first argument."""
+    """Replace a function of a module or class of fairseq; the new one gets the original as first argument."""
 
     def replace(repaired: Callable) -> Callable:
         original = getattr(owner, name)
-        if getattr(original, "is_repaired", False):
-            return original
 
         @functools.wraps(original)
         def replacement(*args: Any, **kwargs: Any) -> Any:
             return repaired(original, *args, **kwargs)
 
-        vars(replacement)["is_repaired"] = True
         setattr(owner, name, replacement)
         return replacement
 
     return replace
 
 
-def allow_checkpoint_types() -> None:
-    """Register the types that fairseq writes into checkpoints with torch's safe loader, which refuses all others."""
-    from posnet_fairseq.inference.checkpoints import data_types
+# fairseq writes these into checkpoints; torch's safe loader refuses all that is not registered.
+torch.serialization.add_safe_globals(data_types())
 
-    torch.serialization.add_safe_globals(data_types())
-
-
-def restore_long_integers() -> None:
-    """Define ``numpy.compat.long``, which fairseq 0.12.3 uses for sentences of language models and numpy 2 lacks.
-
-    Remove this when fairseq uses ``int``.
-    """
-    if not hasattr(numpy, "compat"):
-        vars(numpy)["compat"] = types.SimpleNamespace(long=int)
+# fairseq 0.12.3 uses ``numpy.compat.long`` for sentences of language models, and numpy 2 lacks it. Remove this when it
+# uses ``int``.
+if not hasattr(numpy, "compat"):
+    vars(numpy)["compat"] = types.SimpleNamespace(long=int)
 
 
-def check_data_when_it_is_loaded() -> None:
+@_replaces(indexed_dataset, "make_dataset")
+def check_data_when_it_is_loaded(make: Callable, path: str, impl: str, *args: Any, **kwargs: Any) -> Any:
     """Refuse incomplete binarized text when it is loaded.
 
     fairseq 0.12.3 fails with a traceback at the first sentence that is missing, possibly hours into a training. Remove
     this when fairseq compares the index with the size of the data file.
     """
-
-    @_replaces(indexed_dataset, "make_dataset")
-    def make_dataset(make: Callable, path: str, impl: str, *args: Any, **kwargs: Any) -> Any:
-        if impl in ("cached", "lazy", "mmap") and indexed_dataset.IndexedDataset.exists(path):
-            sizes, _ = check(path)
-            if sizes is not None and not len(sizes):
-                raise UsageError(f"{path}.idx: this set has no sentences. Binarize a text that has some.")
-        return make(path, impl, *args, **kwargs)
+    if impl in ("cached", "lazy", "mmap") and indexed_dataset.IndexedDataset.exists(path):
+        sizes, _ = check(path)
+        if sizes is not None and not len(sizes):
+            raise UsageError(f"{path}.idx: this set has no sentences. Binarize a text that has some.")
+    return make(path, impl, *args, **kwargs)
 
 
-def refuse_overrides_of_other_models() -> None:
+@_replaces(checkpoint_utils, "load_checkpoint_to_cpu")
+def refuse_overrides_of_other_models(
+    load: Callable, path: str, arg_overrides: Any = None, *args: Any, **kwargs: Any
+) -> Any:
     """Refuse ``--model-overrides`` of options that fairseq's Transformers have and the models of posnet have not.
 
     fairseq 0.12.3 passes over what the checkpoint's model does not know: ``encoder_layers_to_keep`` would keep all.
     Remove this when fairseq refuses it.
     """
-    from posnet_fairseq.inference.weights import MIXERS
-
-    @_replaces(checkpoint_utils, "load_checkpoint_to_cpu")
-    def load_checkpoint_to_cpu(load: Callable, path: str, arg_overrides: Any = None, *args: Any, **kwargs: Any) -> Any:
-        state = load(path, arg_overrides, *args, **kwargs)
-        if arg_overrides and MIXERS in state["model"]:
-            known = {name for section in state["cfg"].values() if hasattr(section, "keys") for name in section}
-            for name in arg_overrides.keys() - known & options_of_transformers():
-                raise UsageError(f"--model-overrides {name}: the models of posnet have no such option. Leave it out.")
-        return state
+    state = load(path, arg_overrides, *args, **kwargs)
+    if arg_overrides and MIXERS in state["model"]:
+        known = {name for section in state["cfg"].values() if hasattr(section, "keys") for name in section}
+        for name in arg_overrides.keys() - known & options_of_transformers():
+            raise UsageError(f"--model-overrides {name}: the models of posnet have no such option. Leave it out.")
+    return state
 
 
 def options_of_transformers() -> set[str]:
@@ -104,154 +95,124 @@ def options_of_transformers() -> set[str]:
     return {action.dest for action in parser._actions} | {field.name for field in fields}
 
 
-def save_at_ends_of_epochs() -> None:
+@_replaces(checkpoint_utils, "save_checkpoint")
+def save_at_ends_of_epochs(save: Callable, cfg: Any, trainer: Any, epoch_itr: Any, val_loss: float | None) -> Any:
     """Let ``--save-interval-updates`` write ``checkpoint_E_U.pt`` also at updates that end an epoch.
 
     There fairseq 0.12.3 writes the checkpoint of the epoch only, which ``--no-epoch-checkpoints`` and
     ``--save-interval`` may have disabled and ``--keep-last-epochs`` may remove. Remove this when fairseq writes both.
     """
-
-    @_replaces(checkpoint_utils, "save_checkpoint")
-    def save_checkpoint(save: Callable, cfg: Any, trainer: Any, epoch_itr: Any, val_loss: float | None) -> str | None:
-        is_due = cfg.save_interval_updates > 0 and trainer.get_num_updates() % cfg.save_interval_updates == 0
-        if is_due and epoch_itr.end_of_epoch():
-            path = save(cfg, trainer, _WithinEpoch(epoch_itr), val_loss)
-            if cfg.no_epoch_checkpoints or epoch_itr.epoch % cfg.save_interval:
-                return path
-        return save(cfg, trainer, epoch_itr, val_loss)
+    is_due = cfg.save_interval_updates > 0 and trainer.get_num_updates() % cfg.save_interval_updates == 0
+    if is_due and epoch_itr.end_of_epoch():
+        within_epoch = {"epoch": epoch_itr.epoch, "end_of_epoch": lambda: False, "state_dict": epoch_itr.state_dict}
+        path = save(cfg, trainer, types.SimpleNamespace(**within_epoch), val_loss)
+        if cfg.no_epoch_checkpoints or epoch_itr.epoch % cfg.save_interval:
+            return path
+    return save(cfg, trainer, epoch_itr, val_loss)
 
 
-class _WithinEpoch:
-    """An iterator of batches that never reports the end of its epoch; everything else is the wrapped iterator's."""
-
-    def __init__(self, epoch_itr: Any) -> None:
-        self._epoch_itr = epoch_itr
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._epoch_itr, name)
-
-    def end_of_epoch(self) -> bool:
-        """False."""
-        return False
-
-
-def resume_with_the_same_batches() -> None:
+@_replaces(FairseqTask, "get_batch_iterator")
+def resume_with_the_same_batches(
+    make: Callable, task: Any, dataset: Any, *args: Any, epoch: int = 1, **kwargs: Any
+) -> Any:
     """Let a training that resumes in a later epoch use the batches that it would have had without the interruption.
 
     fairseq 0.12.3 makes the batches once, when a training starts, and groups sentences of equal length by the seed plus
     the current epoch: 1, or in a training that resumes a later one. That would have other batches, and see sentences of
     its epoch twice or not at all. Remove this when fairseq omits the epoch from the seed of batches made only once.
     """
-
-    @_replaces(FairseqTask, "get_batch_iterator")
-    def get_batch_iterator(make: Callable, task: Any, dataset: Any, *args: Any, epoch: int = 1, **kwargs: Any) -> Any:
-        for_each_epoch = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
-        if for_each_epoch or not task.can_reuse_epoch_itr(dataset) or dataset in task.dataset_to_epoch_iter:
-            return make(task, dataset, *args, epoch=epoch, **kwargs)
-        iterator = make(task, dataset, *args, epoch=1, **kwargs)
-        iterator.epoch = max(epoch, 1)
-        dataset.set_epoch(iterator.epoch)
-        return iterator
+    for_each_epoch = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
+    if for_each_epoch or not task.can_reuse_epoch_itr(dataset) or dataset in task.dataset_to_epoch_iter:
+        return make(task, dataset, *args, epoch=epoch, **kwargs)
+    iterator = make(task, dataset, *args, epoch=1, **kwargs)
+    iterator.epoch = max(epoch, 1)
+    dataset.set_epoch(iterator.epoch)
+    return iterator
 
 
-def fork_workers() -> None:
+@_replaces(EpochBatchIterator, "_get_iterator_for_epoch")
+def fork_workers(make: Callable, batches: EpochBatchIterator, *args: Any, **kwargs: Any) -> Any:
     """Let Python 3.14 fork the workers that read batches, as earlier versions do.
 
     By default it has fairseq 0.12.3 start them by a process that imports the script again, which would begin a second
     training, and that stays when the training is killed. Remove this when fairseq gives its loaders a context.
     """
-    loader = torch.utils.data.DataLoader
-
-    @_replaces(EpochBatchIterator, "_get_iterator_for_epoch")
-    def get_iterator(make: Callable, batches: EpochBatchIterator, *args: Any, **kwargs: Any) -> Any:
-        forking = functools.partial(loader, multiprocessing_context="fork" if batches.num_workers else None)
-        with mock.patch.object(torch.utils.data, "DataLoader", forking):
-            return make(batches, *args, **kwargs)
+    context = "fork" if batches.num_workers else None
+    forking = functools.partial(torch.utils.data.DataLoader, multiprocessing_context=context)
+    with mock.patch.object(torch.utils.data, "DataLoader", forking):
+        return make(batches, *args, **kwargs)
 
 
-def resume_with_the_same_patience() -> None:
+@_replaces(Trainer, "save_checkpoint")
+def save_patience(save: Callable, trainer: Any, filename: str, extra_state: dict[str, Any]) -> None:
     """Let ``--patience`` count the validations of a training that resumes.
 
     fairseq 0.12.3 keeps the best value and the number of validations without a better one in memory only. Remove this
     when fairseq writes both into checkpoints.
     """
-    from fairseq.trainer import Trainer
+    from fairseq_cli.train import should_stop_early
 
-    names = ("best", "num_runs")
-
-    @_replaces(Trainer, "save_checkpoint")
-    def save_checkpoint(save: Callable, trainer: Any, filename: str, extra_state: dict[str, Any]) -> None:
-        from fairseq_cli.train import should_stop_early
-
-        counted = {name: value for name, value in vars(should_stop_early).items() if name in names}
-        save(trainer, filename, {**extra_state, "patience": counted} if counted else extra_state)
-
-    @_replaces(Trainer, "load_checkpoint")
-    def load_checkpoint(load: Callable, trainer: Any, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
-        from fairseq_cli.train import should_stop_early
-
-        extra_state = load(trainer, *args, **kwargs)
-        if extra_state and not trainer.cfg.checkpoint.reset_meters:
-            vars(should_stop_early).update(extra_state.get("patience", {}))
-        return extra_state
+    counted = {name: value for name, value in vars(should_stop_early).items() if name in ("best", "num_runs")}
+    save(trainer, filename, {**extra_state, "patience": counted} if counted else extra_state)
 
 
-def check_options_of_trainings() -> None:
+@_replaces(Trainer, "load_checkpoint")
+def load_patience(load: Callable, trainer: Any, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
+    """Go on counting from what :func:`save_patience` wrote."""
+    from fairseq_cli.train import should_stop_early
+
+    extra_state = load(trainer, *args, **kwargs)
+    if extra_state and not trainer.cfg.checkpoint.reset_meters:
+        vars(should_stop_early).update(extra_state.get("patience", {}))
+    return extra_state
+
+
+@_replaces(Trainer, "__init__")
+def check_options_of_trainings(initialize: Callable, trainer: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
     """Check the options of a training when it starts; see :mod:`posnet_fairseq.fairseq_plugin.training_options`."""
-    from fairseq.trainer import Trainer
-
-    from posnet_fairseq.fairseq_plugin.training_options import check_training_options
-
-    @_replaces(Trainer, "__init__")
-    def check_and_initialize(initialize: Callable, trainer: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
-        check_training_options(cfg)
-        initialize(trainer, cfg, *args, **kwargs)
+    check_training_options(cfg)
+    initialize(trainer, cfg, *args, **kwargs)
 
 
-def train_in_bf16_on_gpus() -> None:
+@_replaces(options, "parse_args_and_arch")
+def train_in_bf16_on_gpus(parse: Callable, *args: Any, **kwargs: Any) -> Any:
     """Let ``--bf16`` train on GPUs.
 
     fairseq 0.12.3 takes it for a request to train on TPUs, and fails without torch_xla. Remove this when fairseq does
     not.
     """
-
-    @_replaces(options, "parse_args_and_arch")
-    def parse_args_and_arch(parse: Callable, *args: Any, **kwargs: Any) -> Any:
-        parsed = parse(*args, **kwargs)
-        known = parsed[0] if isinstance(parsed, tuple) else parsed
-        if getattr(known, "bf16", False) and torch.cuda.is_available():
-            known.tpu = False
-        return parsed
+    parsed = parse(*args, **kwargs)
+    known = parsed[0] if isinstance(parsed, tuple) else parsed
+    if getattr(known, "bf16", False) and torch.cuda.is_available():
+        known.tpu = False
+    return parsed
 
 
-def exempt_from_weight_decay() -> None:
+@_replaces(optim, "_build_optimizer")
+def exempt_from_weight_decay(build: Callable, cfg: Any, params: Any, *args: Any, **kwargs: Any) -> Any:
     """Let all optimizers of fairseq exempt parameters from weight decay that ask for it.
 
     A parameter asks with ``optim_overrides = {"optimizer": {"weight_decay_scale": 0}}``: fairseq's own convention,
-    which no optimizer of fairseq 0.12.3 follows. The optimizers get two groups of parameters, and the 16-bit optimizer
-    does not flatten all parameters into one tensor. Remove this when fairseq follows its convention.
+    which no optimizer of fairseq 0.12.3 follows. The optimizers get two groups of parameters. Remove this when fairseq
+    follows its convention.
     """
-    if getattr(optim._build_optimizer, "is_repaired", False):
-        return
+    exempt = [p for p in params if _without_decay(p)]
+    if exempt and getattr(cfg, "_name", None) != "composite":  # which builds an optimizer for each of its groups
+        rest = [p for p in params if not _without_decay(p)]
+        params = [{"params": rest}, {"params": exempt, "weight_decay": 0.0}]
+    return build(cfg, params, *args, **kwargs)
 
-    @_replaces(optim, "_build_optimizer")
-    def build_with_groups(build: Callable, cfg: Any, params: Any, *args: Any, **kwargs: Any) -> Any:
-        exempt = [p for p in params if _without_decay(p)]
-        if exempt and getattr(cfg, "_name", None) != "composite":  # which builds an optimizer for each of its groups
-            rest = [p for p in params if not _without_decay(p)]
-            params = [{"params": rest}, {"params": exempt, "weight_decay": 0.0}]
-        return build(cfg, params, *args, **kwargs)
 
-    composite._build_optimizer = build_with_groups
-    build_16_bit = optim.FP16Optimizer.build_optimizer.__func__
+composite._build_optimizer = exempt_from_weight_decay
 
-    def build_16_bit_in_groups(cls: type, cfg: Any, params: Any, **kwargs: Any) -> Any:
-        if any(map(_without_decay, params)):
-            with open_dict(cfg):
-                cfg.common.fp16_no_flatten_grads = True
-        return build_16_bit(cls, cfg, params, **kwargs)
 
-    optim.FP16Optimizer.build_optimizer = classmethod(build_16_bit_in_groups)
+@_replaces(optim.FP16Optimizer, "build_optimizer")
+def keep_groups_in_16_bit(build: Callable, cfg: Any, params: Any, **kwargs: Any) -> Any:
+    """Let the 16-bit optimizer not flatten into one tensor what :func:`exempt_from_weight_decay` puts into groups."""
+    if any(map(_without_decay, params)):
+        with open_dict(cfg):
+            cfg.common.fp16_no_flatten_grads = True
+    return build(cfg, params, **kwargs)
 
 
 def _without_decay(parameter: Any) -> bool:

@@ -26,7 +26,7 @@ from posnet_fairseq.shared import errors
 from posnet_fairseq.shared.errors import DamagedError, UsageError, unreadable
 from posnet_fairseq.shared.failures import explain_unreadable
 from posnet_fairseq.shared.files import check_place, replacing
-from posnet_fairseq.transformer.architectures import arch_names, gpt_arch_names
+from posnet_fairseq.transformer.architectures import archs, gpt_archs
 from posnet_fairseq.transformer.model_options import LanguageModelOptions, TransformerOptions
 
 # Content of a checkpoint, and its tensors by name.
@@ -56,7 +56,7 @@ def read_checkpoint(path: str | Path) -> State:
         common = state["cfg"].get("common")
         plugin = common.get("user_dir") if isinstance(common, dict) else None
         check_plugin(path, arch, state["cfg"]["model"], plugin)
-    if arch not in (*arch_names(), *gpt_arch_names()):
+    if arch not in (*archs(), *gpt_archs()):
         what = f"the model {arch:.100}" if arch else "no model of posnet"
         raise UsageError(f"{path} holds {what}; posnet's commands work with the models of posnet only.")
     if fault := _fault(state):
@@ -75,7 +75,7 @@ def read_checkpoint(path: str | Path) -> State:
 
 def check_plugin(path: str | Path, arch: str, options: State, plugin: object) -> None:
     """Refuse a model whose mixers are of a plugin that was not imported; `plugin` is its folder or name, or None."""
-    known = arch in (*arch_names(), *gpt_arch_names())
+    known = arch in (*archs(), *gpt_archs())
     mixers = [name for name in map(options.get, PLACE_OPTIONS.values()) if isinstance(name, str)]
     name = Path(plugin).name if isinstance(plugin, str) else ""
     if name not in ("", "posnet_fairseq") and not (known and set(mixers) <= set(mixer_names())):
@@ -178,7 +178,7 @@ def model_arch(state: object) -> str | None:
 
 def is_language_model(state: State) -> bool:
     """Return whether a checkpoint's content is that of a language model."""
-    return model_arch(state) in gpt_arch_names()
+    return model_arch(state) in gpt_archs()
 
 
 def refuse_other_kind(state: State, generates: bool = False) -> None:

@@ -35,7 +35,7 @@ from posnet_fairseq.shared.files import check_file, read_small, replacing, write
 from posnet_fairseq.shared.records import digest, sealed
 from posnet_fairseq.shared.schema import convert, read_json
 from posnet_fairseq.text.card import CARD, DatasetCard
-from posnet_fairseq.transformer.architectures import arch_names, gpt_arch_names
+from posnet_fairseq.transformer.architectures import archs, gpt_archs
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 FORMAT = 2  # from 2 on it has hashes
@@ -63,7 +63,7 @@ class _Config(msgspec.Struct):
                 f"it has the format {self.format}, and this posnet ({__version__}) reads formats up to {FORMAT}, so "
                 "that a newer posnet is needed"
             )
-        if self.architecture not in (*arch_names(), *gpt_arch_names()):
+        if self.architecture not in (*archs(), *gpt_archs()):
             raise ValueError(f"there is no architecture {self.architecture!r:.100}")
         state = self.state(Path())
         unknown = sorted(self.options.keys() - {option.name for option in checkpoints.known_options(state)})

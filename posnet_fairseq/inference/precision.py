@@ -10,7 +10,8 @@ from posnet_fairseq.inference.packing.pack import pack
 from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer
 from posnet_fairseq.shared.errors import UsageError, option
-from posnet_fairseq.transformer.compiling import CompilableLayer, check_compiler, compile_layer
+from posnet_fairseq.transformer.compiling import check_compiler, compile_layer
+from posnet_fairseq.transformer.layers import Layer
 
 _TYPES = dict(zip(DTYPES, (torch.float32, torch.bfloat16, torch.float16, torch.qint8), strict=True))
 
@@ -77,7 +78,7 @@ def prepare_for_inference(
             # torch 2.13 does not trace their own derivatives without gradients: "save_for_backward is not defined".
             raise UsageError(f"{option('compile')}: torch compiles {mixers[0]} in training only. Leave it out.")
         for module in model.modules():
-            if isinstance(module, CompilableLayer):
+            if isinstance(module, Layer):
                 compile_layer(module)
     if device.type == "cpu" and dtype != "fp16":
         # oneDNN compiles code for each number of hypotheses, and keeps it for 1,024 products by default: up to 200 MiB.

@@ -44,7 +44,6 @@ class AlphaTranslution(OffsetMixer):
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.narrow_width = self.matrix_width(settings)
-        self.matrices = self.offset_matrices(settings)
         relative_energy = self.matrices.queries is not None or self.matrices.keys is not None
         self.narrow_query = self._narrow() if relative_energy else None
         self.narrow_key = self._narrow() if relative_energy else None
@@ -74,19 +73,16 @@ class AlphaTranslution(OffsetMixer):
             return projected
         return torch.cat([projected, split_heads(narrow(tokens), self.num_heads)], dim=-1)
 
-    def _apart(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return x[..., : self.head_dim], x[..., self.head_dim :]
-
     def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""
-        (q, narrow_q), (k, narrow_k) = self._apart(q), self._apart(k)
+        (q, narrow_q), (k, narrow_k) = (x.tensor_split([self.head_dim], dim=-1) for x in (q, k))
         if self.narrow_query is None:
             return q @ k.mT
         return plus_products(self.matrices.energy(narrow_q, narrow_k), q, k)
 
     def mix_values(self, weights: Tensor, v: Tensor, index: Any) -> Tensor:
         """(B, H, N, d)."""
-        v, narrow_v = self._apart(v)
+        v, narrow_v = v.tensor_split([self.head_dim], dim=-1)
         if self.widen is None:
             return weights @ v
         relative = self.widen(merge_heads(self.matrices.mix(weights, narrow_v)))

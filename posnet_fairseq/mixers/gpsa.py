@@ -33,7 +33,10 @@ class GPSA(ContentBasedMixer):
             # The offset n - m of what a head looks at.
             linear = torch.tensor([[-2.0 * centre] for centre in centres(settings.place, settings.num_heads)])
         else:
-            linear = F.pad(2 * _square(settings.num_heads), (0, int(self.cells.extra_tokens > 0)))
+            # Heads take the cells of a square around the query in turn.
+            side, head = math.isqrt(settings.num_heads), torch.arange(settings.num_heads)
+            square = torch.stack([head // side % side, head % side], dim=1) - (side - 1) / 2
+            linear = F.pad(2 * square, (0, int(self.cells.extra_tokens > 0)))
         self.position_weight = nn.Parameter(F.pad(linear, (1, 0), value=-1.0))
         self.gate = nn.Parameter(torch.ones(settings.num_heads))
 
@@ -47,22 +50,12 @@ class GPSA(ContentBasedMixer):
             features.append(self.cells.pairs(torch.zeros_like(row), 1))
         return tuple(features)
 
-    def position_energy(self, features: tuple[Tensor, ...]) -> Tensor:
-        """That of positions, (1, H, N, M), in float32 at least: squares of distances do not fit in half precision."""
-        dtype = torch.promote_types(self.position_weight.dtype, torch.float32)
-        of_heads = self.position_weight.to(dtype).T[:, :, None, None]
-        terms = [weight * feature.to(dtype) for weight, feature in zip(of_heads, features, strict=True)]
-        return sum(terms[1:], start=terms[0]).unsqueeze(0)
-
     def weights(self, q: Tensor, k: Any, index: Any, padding_mask: Tensor | None, hidden: Tensor | None) -> Tensor:
         """The mean of both, weighted by the gate; `index` are the features."""
         content = super().weights(q, k, index, padding_mask, hidden)
-        position = normalized(self.position_energy(index), padding_mask, hidden)
+        # In float32 at least: squares of distances do not fit in half precision.
+        dtype = torch.promote_types(self.position_weight.dtype, torch.float32)
+        of_heads = self.position_weight.to(dtype).T[:, :, None, None]
+        first, *others = (weight * feature.to(dtype) for weight, feature in zip(of_heads, index, strict=True))
+        position = normalized(sum(others, start=first).unsqueeze(0), padding_mask, hidden)
         return torch.lerp(content, position, self.gate.sigmoid().to(content)[:, None, None])
-
-
-def _square(num_heads: int) -> Tensor:
-    """Return offsets of rows and of columns, (H, 2): heads take the cells of a square around the query in turn."""
-    side = math.isqrt(num_heads)
-    head = torch.arange(num_heads)
-    return torch.stack([head // side % side, head % side], dim=1) - (side - 1) / 2

@@ -1,7 +1,5 @@
 """Huang's relative positions for queries and keys."""
 
-from typing import Any
-
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases import ClipDistance, ContentBasedMixer, MixerSettings
@@ -27,14 +25,9 @@ class Huang(ContentBasedMixer):
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
-        self.clip_distance = settings.options.clip_distance
-        self.buckets = Buckets("clip", self.clip_distance, settings.cells)
+        self.buckets = Buckets("clip", settings.options.clip_distance, settings.cells)
         self.table_heads = self.num_heads if settings.grid is None else 1
         self.relative = table(self.buckets.rows, self.table_heads * self.head_dim)
-
-    def prepare(self, offsets: Any) -> Tensor:
-        """Rows of the table, (N, M)."""
-        return self.buckets.index(offsets)
 
     def offset_table(self, q: Tensor) -> Tensor:
         """(B, H, N, 2K + 1)."""

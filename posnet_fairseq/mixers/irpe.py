@@ -83,15 +83,15 @@ class IRPE(ContentBasedMixer):
 
     places = PLACES
     reads_length_ratio = True
+    buckets: Buckets
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         options = settings.options
-        self.index_kind = options.irpe_index
         self.beta = options.irpe_beta
         self.directed = settings.grid is not None or not options.irpe_undirected
         method: Any = "product" if settings.grid is None else options.irpe_method
-        self.buckets = Buckets(self.index_kind, self.beta, settings.cells, method)
+        self.buckets = Buckets(options.irpe_index, self.beta, settings.cells, method)
         bias_mode = options.irpe_mode == "bias"
         shared = options.irpe_share_heads == "shared"
         # Undirected, only half of the rows could ever be used.
@@ -106,9 +106,7 @@ class IRPE(ContentBasedMixer):
 
     def prepare(self, offsets: Any) -> Tensor:
         """Rows of the tables, (N, M)."""
-        if self.directed:
-            return self.buckets.index(offsets)
-        return self.buckets.index(offsets.abs()) - self.beta
+        return self.buckets.index(offsets) if self.directed else self.buckets.index(offsets.abs()) - self.beta
 
     def offset_table(self, q: Tensor) -> Tensor | None:
         """In bias mode (1, H, 1, T), in contextual mode on keys (B, H, N, T)."""

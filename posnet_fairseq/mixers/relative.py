@@ -29,13 +29,8 @@ class Relative(ContentBasedMixer):
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
-        self.clip_distance = settings.options.clip_distance
-        self.buckets = Buckets("clip", self.clip_distance, settings.cells)
+        self.buckets = Buckets("clip", settings.options.clip_distance, settings.cells)
         self.relative_key = table(self.buckets.rows, settings.embed_dim)
-
-    def prepare(self, offsets: Any) -> Tensor:
-        """Rows of the table, (N, M)."""
-        return self.buckets.index(offsets)
 
     def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""

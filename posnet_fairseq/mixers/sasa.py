@@ -1,6 +1,6 @@
 """SASA's relative positions of rows and of columns, on grids."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ class SASA(ContentBasedMixer):
 
     GridConfig = ClipDistance
     places: ClassVar[tuple[str, ...]] = ()
+    buckets: Buckets
 
     @classmethod
     def check(cls, settings: MixerSettings) -> None:
@@ -37,10 +38,6 @@ class SASA(ContentBasedMixer):
         super().__init__(settings)
         self.buckets = Buckets("clip", settings.options.clip_distance, settings.cells, "cross")
         self.relative_key = table(self.buckets.rows, self.head_dim // 2)
-
-    def prepare(self, offsets: Any) -> Tensor:
-        """Rows of the table, (N, M)."""
-        return self.buckets.index(offsets)
 
     def offset_table(self, q: Tensor) -> Tensor:
         """(B, H, N, T): of each bucket the sum of what both halves of a query have for it."""

@@ -1,7 +1,7 @@
 """Attention with a scalar for every relative position."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor
 
@@ -34,14 +34,9 @@ class ScalarBias(ContentBasedMixer):
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
-        self.clip_distance = settings.options.clip_distance
-        self.index_kind = settings.options.scalar_bias_index
-        self.buckets = Buckets(self.index_kind, self.clip_distance, settings.cells)
+        options = settings.options
+        self.buckets = Buckets(options.scalar_bias_index, options.clip_distance, settings.cells)
         self.bias = table(self.num_heads, self.buckets.rows)
-
-    def prepare(self, offsets: Any) -> Tensor:
-        """Rows of the table, (N, M)."""
-        return self.buckets.index(offsets)
 
     def offset_table(self, q: Tensor) -> Tensor:
         """(1, H, 1, 2K + 1)."""

@@ -1,7 +1,6 @@
 """Shaw's relative position representations."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
@@ -38,16 +37,11 @@ class Shaw(ContentBasedMixer):
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
-        self.clip_distance = settings.options.clip_distance
-        self.buckets = Buckets("clip", self.clip_distance, settings.cells)
+        self.buckets = Buckets("clip", settings.options.clip_distance, settings.cells)
         self.table_heads = self.num_heads if settings.grid is None else 1
         size = self.buckets.rows, self.table_heads * self.head_dim
         self.relative_key = table(*size)
         self.relative_value = table(*size) if settings.options.shaw_values else None
-
-    def prepare(self, offsets: Any) -> Tensor:
-        """Rows of the tables, (N, M)."""
-        return self.buckets.index(offsets)
 
     def offset_table(self, q: Tensor) -> Tensor:
         """(B, H, N, 2K + 1)."""

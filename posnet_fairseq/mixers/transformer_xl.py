@@ -31,7 +31,6 @@ class TransformerXL(ContentBasedMixer):
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
-        self.buckets: Buckets | None = None
         self.relative_extra: nn.Parameter | None = None
         width = settings.embed_dim
         if settings.grid is not None:

@@ -26,7 +26,6 @@ class Translution(OffsetMixer):
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
-        self.matrices = self.offset_matrices(settings)
         if self.matrices.queries is not None:
             self.query_proj = nn.Identity()
         if self.matrices.keys is not None:

@@ -8,11 +8,9 @@ from fairseq.models.transformer import TransformerModelBase
 
 from posnet_fairseq.fairseq_plugin.flags import MixerLanguageModelConfig
 from posnet_fairseq.fairseq_plugin.interface import ExplainedLoading, MixerLanguageModelDecoder
-from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.transformer.architectures import apply_gpt_arch
+from posnet_fairseq.transformer.architectures import apply_gpt_arch, gpt_archs
 from posnet_fairseq.transformer.option_checks import check
-from posnet_fairseq.transformer.sizes import GPT_SIZES
 
 MODEL_NAME = "mixer_language_model"
 
@@ -46,8 +44,5 @@ class MixerLanguageModel(ExplainedLoading, FairseqLanguageModel):
         return model
 
 
-for _name in mixer_names():
-    if "decoder" in get_mixer(_name).places:
-        for _size in GPT_SIZES:
-            _arch = functools.partial(apply_gpt_arch, mixer=_name, size=_size)
-            register_model_architecture(MODEL_NAME, f"gpt_{_size}_{_name}")(_arch)
+for _arch, (_mixer, _size) in gpt_archs().items():
+    register_model_architecture(MODEL_NAME, _arch)(functools.partial(apply_gpt_arch, mixer=_mixer, size=_size))

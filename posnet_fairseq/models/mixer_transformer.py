@@ -9,20 +9,18 @@ from fairseq.models import FairseqEncoderDecoderModel, register_model, register_
 from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor
 
-from posnet_fairseq.analog.weight_noise import apply_weight_noise, check_weight_noise
+from posnet_fairseq.analog.weight_noise import add_weight_noise, check_weight_noise
 from posnet_fairseq.fairseq_plugin.flags import MixerTransformerConfig
 from posnet_fairseq.fairseq_plugin.interface import ExplainedLoading, MixerDecoder, MixerEncoder
 from posnet_fairseq.inference import measured_length_ratio
 from posnet_fairseq.inference.stored_energies import is_precomputed
 from posnet_fairseq.inference.weights import refuse_other_length_ratio
 from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
-from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.transformer.architectures import apply_arch
+from posnet_fairseq.transformer.architectures import apply_arch, archs
 from posnet_fairseq.transformer.length_ratio_option import parse
 from posnet_fairseq.transformer.option_checks import check
 from posnet_fairseq.transformer.placement import mixer_at, places
-from posnet_fairseq.transformer.sizes import SIZES
 
 MODEL_NAME = "mixer_transformer"
 
@@ -56,7 +54,7 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
         decoder = MixerDecoder(cfg, target, decoder_embedding, ratio, mixers)
         model = cls(MixerEncoder(cfg, source, encoder_embedding, mixers["encoder"]), decoder)
         model.store_mixers()
-        apply_weight_noise(model, cfg)
+        add_weight_noise(model, cfg)
         model.given_length_ratio = parse(cfg.length_ratio)
         return model
 
@@ -106,7 +104,5 @@ def _check_shared(cfg: Any, source: Dictionary, target: Dictionary) -> None:
         raise UsageError("--share-all-embeddings: give --encoder-embed-path alone, it serves both sides.")
 
 
-for _name in mixer_names():
-    for _size in SIZES:
-        _arch = functools.partial(apply_arch, mixer=_name, size=_size)
-        register_model_architecture(MODEL_NAME, f"{get_mixer(_name).arch}_{_size}")(_arch)
+for _arch, (_mixer, _size) in archs().items():
+    register_model_architecture(MODEL_NAME, _arch)(functools.partial(apply_arch, mixer=_mixer, size=_size))

@@ -1,4 +1,4 @@
-"""Products of blocks of queries with windows of tokens: the computation of :func:`posnet_fairseq.ops.band.mix_band`."""
+"""The computation of :func:`posnet_fairseq.ops.band.mix_band`."""
 
 from typing import Any
 

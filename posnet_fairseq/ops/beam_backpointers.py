@@ -11,7 +11,7 @@ from torch import Tensor
 from posnet_fairseq.ops.band import Band
 
 
-def allocate(new: Tensor, band: Band, memory: Tensor | None = None) -> Tensor:
+def allocate(new: Tensor, band: Band, memory: Tensor | None) -> Tensor:
     """Return memory for the values of hypotheses, as `new`, (R, H, 1, d), and copy what is in an older one.
 
     It is (1 or 2, slots, R, H, d): the values, and in a band with tails their sums.
@@ -22,11 +22,6 @@ def allocate(new: Tensor, band: Band, memory: Tensor | None = None) -> Tensor:
     if memory is not None:
         larger[:, :, : memory.size(2)] = memory
     return larger
-
-
-def initial(memory: Tensor, rows: int) -> Tensor:
-    """Return the ancestors of R hypotheses before the first step, (R, slots)."""
-    return torch.zeros(rows, memory.size(1), dtype=torch.int64, device=memory.device)
 
 
 def write(memory: Tensor, ancestors: Tensor, new: Tensor, position: int) -> None:

@@ -190,11 +190,7 @@ class _Block:
 
 
 class _Blocks:
-    """Blocks that together hold every query once, with memory that all of them share.
-
-    Attributes:
-        all: the blocks.
-    """
+    """Blocks that together hold every query once, in ``all``, with memory that they share."""
 
     def __init__(self, q: Tensor, index: Tensor, grid: Grid, count: int) -> None:
         rows, columns, extra = grid.rows, grid.columns, grid.extra_tokens

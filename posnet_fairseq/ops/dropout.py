@@ -16,13 +16,6 @@ def dropout(x: Tensor, p: float) -> Tensor:
     return x * _factors(x, p) if _is_by_16_bits(x, p) else F.dropout(x, p)
 
 
-def add_dropout(residual: Tensor, x: Tensor, p: float) -> Tensor:
-    """Return ``residual`` + :func:`dropout` of ``x``, both of any shape, in one pass over them."""
-    if p and _is_by_16_bits(x, p) and residual.dtype == x.dtype:
-        return torch.addcmul(residual, x, _factors(x, p))
-    return residual + dropout(x, p)
-
-
 def _is_by_16_bits(x: Tensor, p: float) -> bool:
     """Whether 16 bits decide: on CPUs, unless the probability is too near to 0 or 1 for them."""
     # On a GPU, and compiled, the kernel that multiplies draws the numbers itself.
@@ -60,8 +53,11 @@ class Dropout(nn.Module):
         return dropout(x, self.probability)
 
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
-        """Return `residual` plus :meth:`forward` of `x`, both of any shape."""
-        return add_dropout(residual, x, self.probability)
+        """Return `residual` plus :meth:`forward` of `x`, both of any shape, in one pass over them."""
+        p = self.probability
+        if p and _is_by_16_bits(x, p) and residual.dtype == x.dtype:
+            return torch.addcmul(residual, x, _factors(x, p))
+        return residual + dropout(x, p)
 
     def make_generation_fast_(
         self,

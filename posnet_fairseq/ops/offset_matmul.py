@@ -71,8 +71,9 @@ def energies_of_step(
 ) -> Tensor:
     """Return the causal :func:`energies` of one query ``q``, (1, B, C), the last of M tokens: (B, H, 1, M)."""
     near, far = _near_and_far(k, clip_distance)
-    queries = _by_distance(q, query_table, len(near))
-    near = _split_features(queries * _by_distance(near, key_table, len(near)), num_heads).sum(dim=-1).permute(1, 2, 0)
+    by_distance = slice(len(near))
+    products = _project(q, query_table, by_distance) * _project(near, key_table, by_distance)
+    near = _split_features(products, num_heads).sum(dim=-1).permute(1, 2, 0)
     if not len(far):
         return near.flip(-1).unsqueeze(2)
     query = _split_features(_project(q, query_table, clip_distance), num_heads).squeeze(0)
@@ -88,7 +89,7 @@ def mixture_of_step(weights: Tensor, v: Tensor, table: Tensor, clip_distance: in
     """Return the causal :func:`mixture`, (1, B, C), of one query with weights (B, H, 1, M), the last of M tokens."""
     weights, num_heads = weights.squeeze(2), weights.size(1)
     values, far = _near_and_far(v, clip_distance)
-    values = _split_features(_by_distance(values, table, len(values)), num_heads)
+    values = _split_features(_project(values, table, slice(len(values))), num_heads)
     mixed = torch.einsum("bhm,mbhc->bhc", weights[..., -len(values) :].flip(-1), values)
     if len(far):
         sums = torch.einsum("bhm,mbe->bhe", weights[..., : len(far)], far)
@@ -231,13 +232,8 @@ def _near_and_far(tokens: Tensor, clip_distance: int) -> tuple[Tensor, Tensor]:
     return tokens[first:].flip(0), tokens[:first]
 
 
-def _by_distance(tokens: Tensor, table: Tensor | None, count: int) -> Tensor:
-    """Return token i, or the only token, times matrix i of a table, for i < ``count``: (count, B, C)."""
-    return tokens if table is None else tokens @ table[:count]
-
-
-def _project(tokens: Tensor, table: Tensor | None, row: int) -> Tensor:
-    """Return tokens (..., B, C) times one matrix of a table; unchanged without a table."""
+def _project(tokens: Tensor, table: Tensor | None, row: int | slice) -> Tensor:
+    """Return tokens (..., B, C) times a matrix of a table, or each times its own of a slice; unchanged without one."""
     return tokens if table is None else tokens @ table[row]
 
 

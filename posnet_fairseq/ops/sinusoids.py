@@ -10,19 +10,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def frequencies(count: int, base: float = 10000.0, device: torch.device | None = None) -> Tensor:
-    """Return base^(-i / count) for i = 0 ... count - 1, (count,) in float64."""
-    return base ** -(torch.arange(count, dtype=torch.float64, device=device) / count)
+def frequencies(count: int, device: torch.device) -> Tensor:
+    """Return 10000^(-i / count) for i = 0 ... count - 1, (count,) in float64."""
+    return 10000.0 ** -(torch.arange(count, dtype=torch.float64, device=device) / count)
 
 
 def sinusoids(offsets: Tensor, width: int) -> Tensor:
     """Return the sines of every offset, (T,) integers, followed by the cosines: (T, D) in float64."""
     half = (width + 1) // 2
-    angles = offsets[:, None] * frequencies(half, device=offsets.device)
+    angles = offsets[:, None] * frequencies(half, offsets.device)
     return torch.cat([angles.sin(), angles.cos()], dim=1)[:, :width]
 
 
-def sinusoidal_embedding(count: int, width: int, device: torch.device | None = None) -> Tensor:
+def sinusoidal_embedding(count: int, width: int, device: torch.device) -> Tensor:
     """Return the embeddings of positions 0 ... count - 1 as fairseq computes them, (count, D) in float32.
 
     Sines, then cosines, with wave lengths from 2π to 20,000π; of an odd width the last feature is 0.
@@ -44,7 +44,7 @@ def rotate(x: Tensor, *positions: Tensor) -> Tensor:
         positions: (N,) integers of each direction.
     """
     half = x.size(-1) // 2
-    turns = frequencies(half // len(positions), device=x.device)
+    turns = frequencies(half // len(positions), x.device)
     angles = torch.cat([of_one[:, None] * turns for of_one in positions], dim=1)
     sin, cos = angles.sin().to(x), angles.cos().to(x)
     a, b = x[..., :half], x[..., half:]

@@ -34,8 +34,14 @@ class SharedWeights:
         return (self.weights @ (~padding_mask).T.to(self.weights.dtype)).permute(2, 0, 1)
 
     def mix(self, value: Tensor) -> Tensor:
-        """Return weighted sums (B, H, N, d) of values (B, H, M, d), see :func:`mix_static`."""
-        return mix_static(self.weights[None].to(value.dtype), value)
+        """Return weighted sums (B, H, N, d) of values (B, H, M, d)."""
+        batch, heads, keys, width = value.shape
+        weights, queries = self.weights.to(value.dtype), self.weights.size(1)
+        if batch == 1 or queries == 1:
+            return weights @ value
+        # The batch is folded into columns, so that one product per head serves every sentence.
+        columns = value.permute(1, 2, 0, 3).reshape(heads, keys, batch * width)
+        return (weights @ columns).view(heads, queries, batch, width).permute(2, 0, 1, 3)
 
 
 def is_exact(share: Tensor, dtype: torch.dtype, padded_queries: Tensor | None) -> bool:
@@ -55,20 +61,3 @@ def mix_real(weights: StaticWeights, value: Tensor, share: Tensor) -> Tensor:
     """
     smallest = SMALLEST_SHARE.get(value.dtype, 1e-10)
     return (weights.mix(value) / share.masked_fill(share < smallest, 1)[..., None]).to(value.dtype)
-
-
-def mix_static(weights: Tensor, value: Tensor) -> Tensor:
-    """Return Σ_m weights[n, m] · value[m], (B, H, N, d).
-
-    Args:
-        weights: (B, H, N, M), or (1, H, N, M) for all sentences.
-        value: (B, H, M, d).
-    """
-    batch, heads, keys, width = value.shape
-    queries = weights.size(2)
-    if weights.size(0) == batch or queries == 1:
-        return weights @ value
-    # Shared weights: fold the batch into columns, so that one product per head serves every sentence.
-    columns = value.permute(1, 2, 0, 3).reshape(heads, keys, batch * width)
-    mixed = weights.squeeze(0) @ columns
-    return mixed.view(heads, queries, batch, width).permute(2, 0, 1, 3)

@@ -203,5 +203,7 @@ def _reach(mixer: TokenMixer) -> int | None:
         return reaches.pop() if len(reaches) == 1 else None
     if isinstance(mixer, OffsetMixer):
         return mixer.matrices.reaches[-1]
-    reach: int | None = getattr(mixer, "clip_distance", getattr(mixer, "beta", None))
-    return 4 * reach if reach is not None and getattr(mixer, "index_kind", "clip") == "piecewise" else reach
+    buckets = getattr(mixer, "buckets", None)
+    if buckets is None:
+        return None
+    return 4 * buckets.distance if buckets.kind == "piecewise" else buckets.distance

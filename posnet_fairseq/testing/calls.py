@@ -1,5 +1,6 @@
 """Calls of a mixer in float64, on which the laws are tested."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -68,10 +69,7 @@ def ways(mixer: TokenMixer) -> list[Callable[[Tensor, Tensor, Arguments], Tensor
     def at_once(query: Tensor, memory: Tensor, arguments: Arguments) -> Tensor:
         return mixer(query, memory, **arguments)
 
-    def in_steps(query: Tensor, memory: Tensor, arguments: Arguments) -> Tensor:
-        return steps(mixer, query, memory, arguments)
-
-    return [at_once] if mixer.place == "encoder" else [at_once, in_steps]
+    return [at_once] if mixer.place == "encoder" else [at_once, functools.partial(steps, mixer)]
 
 
 def refused(run: Callable[[], object], sentence: str) -> None:

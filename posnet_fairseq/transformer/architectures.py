@@ -14,15 +14,15 @@ from posnet_fairseq.transformer.placement import mixer_at, places
 from posnet_fairseq.transformer.sizes import GPT_SIZES, SIZES, of_arch
 
 
-def arch_names() -> list[str]:
-    """Return all architectures of translation models, sorted by mixer, in the order of sizes."""
-    return [f"{get_mixer(name).arch}_{size}" for name in mixer_names() for size in SIZES]
+def archs() -> dict[str, tuple[str, str]]:
+    """Return the mixer and the size of every architecture of translation models, sorted by mixer."""
+    return {f"{get_mixer(name).arch}_{size}": (name, size) for name in mixer_names() for size in SIZES}
 
 
-def gpt_arch_names() -> list[str]:
-    """Return all architectures of language models, sorted by mixer, in the order of sizes."""
+def gpt_archs() -> dict[str, tuple[str, str]]:
+    """Return the mixer and the size of every architecture of language models, sorted by mixer."""
     decoders = [name for name in mixer_names() if "decoder" in get_mixer(name).places]
-    return [f"gpt_{size}_{name}" for name in decoders for size in GPT_SIZES]
+    return {f"gpt_{size}_{name}": (name, size) for name in decoders for size in GPT_SIZES}
 
 
 def apply_arch(cfg: Any, mixer: str, size: str) -> None:
@@ -75,10 +75,7 @@ def _check_task(cfg: Any, option: str, what: str, task: str) -> None:
 def _complete(
     cfg: Any, values: Mapping[str, Any], config: type, option_value: Callable[[type[TokenMixer], Field], Any]
 ) -> None:
-    """Fill what the user left open, and refuse options that none of the chosen mixers reads.
-
-    `values` are the architecture's own, `option_value` gives the value of a mixer's option; others have their defaults.
-    """
+    """Fill what is open from `values`, defaults and, for mixers, `option_value`; refuse what no chosen mixer reads."""
     _fill(cfg, {option.name: option.default for option in dataclasses.fields(config)})
     _fill(cfg, values)
     _fill(cfg, {"attention_dropout": cfg.dropout})

@@ -84,7 +84,7 @@ class CausalDecoder(nn.Module):
             for_mixers=bool(position_readers(cfg, "decoder")),
         )
         self.dropout = Dropout(cfg.dropout, module_name=self.__class__.__name__)
-        self.layers = nn.ModuleList(layers)
+        self.layers: Any = nn.ModuleList(layers)
         self.final_norm = nn.LayerNorm(cfg.decoder_embed_dim)
         self.output_projection: Any = Linear(cfg.decoder_embed_dim, embed_tokens.num_embeddings, bias=False)
         if shared_output:
@@ -98,10 +98,9 @@ class CausalDecoder(nn.Module):
 
     def projection_to(self, words: Tensor) -> Callable[[Tensor], Tensor]:
         """Return a function as :meth:`output_layer` to the scores of words with ids (W,): (B, N, D) to (B, N, W)."""
-        projection: Any = self.output_projection
-        if hasattr(projection, "part"):  # packed for inference
-            return projection.part(words)
-        return functools.partial(nn.functional.linear, weight=projection.weight[words])
+        if hasattr(self.output_projection, "part"):  # packed for inference
+            return self.output_projection.part(words)
+        return functools.partial(nn.functional.linear, weight=self.output_projection.weight[words])
 
     def read_before(self, tokens: Tensor) -> Tensor:
         """Return what the decoder reads to predict tokens (B, N): the first symbol, and all of them but the last."""
@@ -111,16 +110,22 @@ class CausalDecoder(nn.Module):
         """Return the longest sentence."""
         return self.positions.max_positions
 
-    def _begin_step(self, tokens: Tensor, state: DecoderState) -> int:
-        """Make the layers' states at the first step; return the number of queries that their tables are made for."""
+    def _begin(self, tokens: Tensor, state: DecoderState | None) -> tuple[Tensor, Tensor | None, int, int]:
+        """Return tokens before padding, their order, the first one's position, and how many queries tables are for."""
+        if state is None:
+            tokens, _, order = self.positions.in_front(tokens, tokens.eq(self.padding_idx))
+            return tokens, order, 0, tokens.size(1)
         self.positions.check_length(state.position + 1)
         if not state.layers:
-            layers: Any = self.layers
-            state.layers = [layer.self_attn.init_state(tokens.size(0)) for layer in layers]
+            state.layers = [layer.self_attn.init_state(tokens.size(0)) for layer in self.layers]
             for each in state.layers:
                 each.lineage, each.owns_lineage = state.lineage, False
-        return table_rows(state.position, self.positions.max_positions)
+        return tokens, None, state.position, table_rows(state.position, self.positions.max_positions)
 
-    def _features(self, layers: list[Tensor], attention: Tensor | None, order: Tensor | None) -> Features:
+    def _end(
+        self, layers: list[Tensor], attention: Tensor | None, order: Tensor | None, state: DecoderState | None
+    ) -> Features:
+        if state is not None:
+            state.position += 1
         back = inverse(order)
         return Features(reorder(self.final_norm(layers[-1]), back), attention, layers, back)

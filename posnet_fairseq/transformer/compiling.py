@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-from typing import Self
 
 import torch
 from torch import nn
@@ -43,24 +42,3 @@ def compile_layer(layer: nn.Module) -> None:
     """Let ``torch.compile`` compile calls of a layer, one graph for batches of all sizes. Layers alike share graphs."""
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _MOST_GRAPHS)
     layer.compile(dynamic=True)
-
-
-class CompilableLayer(nn.Module):
-    """Base of layers that can be compiled for training.
-
-    Attributes:
-        compiled_in_training: whether calls in training mode are compiled. In evaluation mode they are not: validation
-            sets and searches would have graphs of their own.
-    """
-
-    compiled_in_training: bool = False
-
-    def train(self, mode: bool = True) -> Self:
-        """Switch between training and evaluation mode."""
-        super().train(mode)
-        if self.compiled_in_training:
-            if not mode:
-                self._compiled_call_impl = None
-            elif self._compiled_call_impl is None:
-                compile_layer(self)
-        return self

@@ -56,25 +56,20 @@ class Decoder(CausalDecoder):
             need_attention: also compute cross-attention weights.
         """
         ratio = self.length_ratio
-        first, order = 0, None
+        tokens, order, first, rows = self._begin(tokens, state)
         if state is None:
             encoded = encoded.with_all_hypotheses()
-            tokens, _, order = self.positions.in_front(tokens, tokens.eq(self.padding_idx))
-            rows = tokens.size(1)
-        else:
-            first, rows = state.position, self._begin_step(tokens, state)
-            if not encoded.cross_states:
-                modules: Any = self.layers
-                encoded.cross_states.extend(
-                    layer.cross_attn.init_state(
-                        tokens.size(0),
-                        encoded.states,
-                        padding_mask=encoded.padding_mask if encoded.has_padding else None,
-                        memory_positions=encoded.positions,
-                        length_ratio=ratio,
-                    )
-                    for layer in modules
+        elif not encoded.cross_states:
+            encoded.cross_states.extend(
+                layer.cross_attn.init_state(
+                    tokens.size(0),
+                    encoded.states,
+                    padding_mask=encoded.padding_mask if encoded.has_padding else None,
+                    memory_positions=encoded.positions,
+                    length_ratio=ratio,
                 )
+                for layer in self.layers
+            )
         # Cross-attention looks positions up at ⌊γn⌋.
         positions = self.positions.for_mixers(positions_read(rows, ratio))
         x = self.dropout(self.positions.add_to(self.embed_tokens(tokens), first))
@@ -92,11 +87,9 @@ class Decoder(CausalDecoder):
                 need_weights=need_attention and index == len(self.layers) - 1,
             )
             layers.append(x)
-        if state is not None:
-            state.position += 1
         if weights is not None:
             attention = _as_padded(weights.mean(dim=1).expand(x.size(0), -1, -1), encoded, order)
-        return self._features(layers, attention, order)
+        return self._end(layers, attention, order, state)
 
     def forward(self, tokens: Tensor, encoded: EncoderOutput, state: DecoderState | None = None) -> Tensor:
         """Return scores of the next token, (B, N, vocabulary). Arguments as in :meth:`features`."""

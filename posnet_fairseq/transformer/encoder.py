@@ -60,16 +60,8 @@ class EncoderOutput:
         """Return the output with a row for every hypothesis, as a full pass reads it."""
         if self.beam == 1:
             return self
-        return replace(
-            self,
-            states=self.states.repeat_interleave(self.beam, dim=0),
-            padding_mask=self.padding_mask.repeat_interleave(self.beam, dim=0),
-            order=None if self.order is None else self.order.repeat_interleave(self.beam, dim=0),
-            beam=1,
-            embedding=None,
-            layers=(),
-            cross_states=[],
-        )
+        rows = torch.arange(self.states.size(0), device=self.states.device).repeat_interleave(self.beam)
+        return replace(self, embedding=None, layers=(), cross_states=[]).select(rows, 1)
 
 
 class Encoder(nn.Module):

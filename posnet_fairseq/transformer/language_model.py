@@ -26,21 +26,14 @@ class LanguageModel(CausalDecoder):
 
         `tokens` are (B, N) ids, padded on either side; in a step the last one of each text, (B, 1).
         """
-        first, order = 0, None
-        if state is None:
-            tokens, _, order = self.positions.in_front(tokens, tokens.eq(self.padding_idx))
-            rows = tokens.size(1)
-        else:
-            first, rows = state.position, self._begin_step(tokens, state)
+        tokens, order, first, rows = self._begin(tokens, state)
         positions = self.positions.for_mixers(rows)
         x = self.dropout(self.positions.add_to(self.embed_tokens(tokens), first))
         layers = [x]
         for index, layer in enumerate(self.layers):
             x = layer(x, positions=positions, state=None if state is None else state.layers[index], rows=rows)
             layers.append(x)
-        if state is not None:
-            state.position += 1
-        return self._features(layers, None, order)
+        return self._end(layers, None, order, state)
 
     def forward(self, tokens: Tensor, state: DecoderState | None = None) -> Tensor:
         """Return scores of the next token, (B, N, vocabulary). Arguments as in :meth:`features`."""

@@ -1,16 +1,16 @@
 """Encoder and decoder layers, pre-norm. Between the models of this package only the token mixers differ."""
 
-from typing import Any
+from typing import Any, Self
 
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
-from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings, side_of
 from posnet_fairseq.ops.dropout import Dropout
 from posnet_fairseq.ops.initialization import linear
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.transformer.activations import ACTIVATIONS
-from posnet_fairseq.transformer.compiling import CompilableLayer
+from posnet_fairseq.transformer.compiling import compile_layer
 
 
 class FeedForward(nn.Module):
@@ -31,18 +31,37 @@ class FeedForward(nn.Module):
         return self.dropout.add(x, self.outer(inner))
 
 
-class _SelfAttentionLayer(CompilableLayer):
-    """Self-attention by the mixer of a side, then feed-forward."""
+class Layer(nn.Module):
+    """Self-attention by the mixer of a side, cross-attention if there is a mixer for it, then feed-forward.
 
-    def __init__(self, cfg: Any, mixer: MixerSettings) -> None:
+    Attributes:
+        compiled_in_training: whether calls in training mode are compiled. In evaluation mode they are not: validation
+            sets and searches would have graphs of their own.
+    """
+
+    compiled_in_training: bool = False
+
+    # The order in which modules are made decides the weights that a seed gives.
+    def __init__(self, cfg: Any, mixer: MixerSettings, cross: MixerSettings | None = None) -> None:
         super().__init__()
         self.self_attn = get_mixer(mixer.mixer)(mixer)
         self.self_attn_norm = nn.LayerNorm(mixer.embed_dim)
         self.dropout = Dropout(cfg.dropout, module_name=self.__class__.__name__)
+        if cross is not None:
+            self.cross_attn = get_mixer(cross.mixer)(cross)
+            # A norm of queries that the mixer does not read would be trained in vain.
+            self.cross_attn_norm = nn.LayerNorm(mixer.embed_dim) if self.cross_attn.reads_queries else nn.Identity()
+        self.feed_forward = FeedForward(cfg, mixer.embed_dim, getattr(cfg, f"{side_of(mixer.place)}_ffn_embed_dim"))
 
-    def add_feed_forward(self, cfg: Any, side: str) -> None:
-        """Build the second part of the layer, after all mixers: the order decides the weights that a seed gives."""
-        self.feed_forward = FeedForward(cfg, getattr(cfg, f"{side}_embed_dim"), getattr(cfg, f"{side}_ffn_embed_dim"))
+    def train(self, mode: bool = True) -> Self:
+        """Switch between training and evaluation mode."""
+        super().train(mode)
+        if self.compiled_in_training:
+            if not mode:
+                self._compiled_call_impl = None
+            elif self._compiled_call_impl is None:
+                compile_layer(self)
+        return self
 
     def attend(
         self, x: Tensor, padding_mask: Tensor | None, positions: Tensor | None, state: DecodingState | None, rows: int
@@ -56,41 +75,27 @@ class _SelfAttentionLayer(CompilableLayer):
         return self.dropout.add(x, mixed)
 
 
-class EncoderLayer(_SelfAttentionLayer):
+class EncoderLayer(Layer):
     """Self-attention by the encoder's mixer, then feed-forward."""
 
-    def __init__(self, cfg: Any, mixer: MixerSettings) -> None:
-        super().__init__(cfg, mixer)
-        self.add_feed_forward(cfg, "encoder")
-
-    def forward(self, x: Tensor, padding_mask: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
-        """Map (B, N, D) to (B, N, D). `padding_mask` and `positions` as the mixers get them."""
-        return self.feed_forward(self.attend(x, padding_mask, positions, None, 0))
-
-
-class LanguageModelLayer(_SelfAttentionLayer):
-    """Causal self-attention by the decoder's mixer, then feed-forward."""
-
-    def __init__(self, cfg: Any, mixer: MixerSettings) -> None:
-        super().__init__(cfg, mixer)
-        self.add_feed_forward(cfg, "decoder")
-
     def forward(
-        self, x: Tensor, positions: Tensor | None = None, state: DecodingState | None = None, rows: int = 0
+        self,
+        x: Tensor,
+        padding_mask: Tensor | None = None,
+        positions: Tensor | None = None,
+        state: DecodingState | None = None,
+        rows: int = 0,
     ) -> Tensor:
-        """Map (B, N, D) to (B, N, D). Arguments as in :class:`DecoderLayer`."""
-        return self.feed_forward(self.attend(x, None, positions, state, rows))
+        """Map (B, N, D) to (B, N, D). `padding_mask` and `positions` as the mixers get them."""
+        return self.feed_forward(self.attend(x, padding_mask, positions, state, rows))
 
 
-class DecoderLayer(_SelfAttentionLayer):
+class LanguageModelLayer(EncoderLayer):
+    """The same with the decoder's mixer, which is causal; `state` and `rows` of a step as in :class:`DecoderLayer`."""
+
+
+class DecoderLayer(Layer):
     """Causal self-attention and cross-attention by the decoder's mixers, then feed-forward."""
-
-    def __init__(self, cfg: Any, mixer: MixerSettings, cross: MixerSettings) -> None:
-        super().__init__(cfg, mixer)
-        self.cross_attn = get_mixer(cross.mixer)(cross)
-        # A norm of queries that the mixer does not read would be trained in vain.
-        self.cross_attn_norm = nn.LayerNorm(cfg.decoder_embed_dim) if self.cross_attn.reads_queries else nn.Identity()
-        self.add_feed_forward(cfg, "decoder")
 
     def forward(
         self,

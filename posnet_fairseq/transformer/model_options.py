@@ -88,16 +88,13 @@ class _TransformerOptions(_DecoderOptions):
 
 
 def _with_mixer_options(class_name: str, base: type) -> type:
-    """Return a dataclass of the options of `base` plus those of all registered mixers, each None until set.
-
-    An option that may differ between layers is text, such as "4,8,16": see :func:`.placement.of_layer`.
-    """
+    """Return a dataclass of the options of `base` and of all mixers, each None until set."""
     clashes = {option.name for option in dataclasses.fields(base)} & option_fields().keys()
     if clashes:
         raise ValueError(f"mixers declare options that the model has already: {', '.join(sorted(clashes))}")
     fields: list[Any] = []
     for name, option in option_fields().items():
-        annotation: Any = str if per_layer(option) else option.type
+        annotation: Any = str if per_layer(option) else option.type  # "4,8,16": see placement.of_layer
         fields.append((name, annotation | None, field(default=None, metadata=dict(option.metadata))))
     return dataclasses.make_dataclass(class_name, fields, bases=(base,))
 

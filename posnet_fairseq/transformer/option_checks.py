@@ -6,6 +6,7 @@ from posnet_fairseq.mixers.bases.mixer_settings import MOST, MixerSettings, chec
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.positions import POSITION_EMBEDDINGS
 from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.schema import check_choice
 from posnet_fairseq.transformer import length_ratio_option
 from posnet_fairseq.transformer.activations import ACTIVATIONS
 from posnet_fairseq.transformer.placement import layer_mixers, mixer_at, places, position_kind, position_readers
@@ -14,8 +15,7 @@ from posnet_fairseq.transformer.placement import layer_mixers, mixer_at, places,
 def check(cfg: Any) -> dict[str, list[MixerSettings]]:
     """Refuse options that make no model, before any data is read; return the settings of its mixers by place."""
     sides = dict.fromkeys(map(side_of, places(cfg)))
-    layerdrops = [f"{side}_layerdrop" for side in sides]
-    for name in ("dropout", "activation_dropout", *layerdrops):
+    for name in ("dropout", "activation_dropout", *(f"{side}_layerdrop" for side in sides)):
         check_probability(name, getattr(cfg, name))
     for side in sides:
         for name in ("layers", "ffn_embed_dim"):
@@ -23,8 +23,8 @@ def check(cfg: Any) -> dict[str, list[MixerSettings]]:
     mixers = layer_mixers(cfg)
     for name, allowed in (("position_embedding", POSITION_EMBEDDINGS), ("activation_fn", ACTIVATIONS)):
         value = getattr(cfg, name)
-        if value is not None and str(value) not in allowed:
-            raise UsageError(f"{flag(name)} {value}: choose one of {', '.join(allowed)}.")
+        if value is not None:
+            check_choice(flag(name), str(value), allowed)
     classes = [mixer_at(cfg, place) for place in places(cfg)]
     if cfg.shared_attention_dropout and not any(issubclass(mixer, PositionBasedMixer) for mixer in classes):
         names = ", ".join(sorted({mixer.name for mixer in classes}))

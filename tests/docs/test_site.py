@@ -72,7 +72,6 @@ def test_worked_example(monkeypatch):
     exec(compile(test, "test_alibi.py", "exec"), found)
     for place in ("encoder", "decoder"):
         found["test_equals_formula"](place)
-        found["test_gradcheck"](place)
     # It can fail: with another slope it does.
     wrong = {"__name__": "test_alibi"}
     exec(compile(test.replace("-8 * (h + 1)", "-4 * (h + 1)"), "test_alibi.py", "exec"), wrong)

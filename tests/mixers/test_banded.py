@@ -10,7 +10,6 @@ from posnet_fairseq.ops.static_mixing import mix_real
 from posnet_fairseq.shared.errors import UsageError
 from support.building import BANDED, BANDED_IN_PLACES, build_mixer, random_banded_case, vectors
 
-every_mixer = pytest.mark.parametrize(("name", "options"), BANDED, ids=str)
 CLOSE = {"rtol": 0, "atol": 1e-9}
 
 
@@ -32,7 +31,7 @@ def test_band_equals_dense(monkeypatch, name, options, place, seed):
     torch.testing.assert_close(banded_gradients, dense_gradients, **CLOSE)
 
 
-@every_mixer
+@pytest.mark.parametrize(("name", "options"), BANDED, ids=str)
 @pytest.mark.parametrize("beam", [1, 5])
 def test_constant_state_equals_the_full_pass_under_reorders_at_every_step(name, options, beam):
     steps, generator = 301, torch.Generator().manual_seed(beam)

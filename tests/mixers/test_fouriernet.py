@@ -49,10 +49,6 @@ def test_fnet_equals_formula_and_trains_nothing():
     reference.assert_equal_to_reference(mixer, naive_fnet)
 
 
-def test_gradcheck():
-    reference.assert_gradcheck(build_mixer("fouriernet", gate="gelu", embed_dim=4))
-
-
 def test_a_gate_needs_values():
     with pytest.raises(UsageError, match="--gate gelu: with --fourier-2d there are no values to gate"):
         build_mixer("fouriernet", gate="gelu", fourier_2d=True)

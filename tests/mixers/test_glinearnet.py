@@ -5,8 +5,6 @@ from support import reference
 from support.building import build_mixer, settings
 from support.formulas import naive_linearnet
 
-every_place = pytest.mark.parametrize("place", ["encoder", "decoder"])
-
 
 def test_is_gated_by_default():
     assert get_mixer("glinearnet").default_gate == "gelu"
@@ -14,6 +12,6 @@ def test_is_gated_by_default():
     assert get_mixer("glinearnet")(settings("glinearnet", "encoder", "gelu")).gating.kind == "gelu"
 
 
-@every_place
+@pytest.mark.parametrize("place", ["encoder", "decoder"])
 def test_equals_formula(place):
     reference.assert_equal_to_reference(build_mixer("glinearnet", place, "gelu"), naive_linearnet)

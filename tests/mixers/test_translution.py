@@ -7,10 +7,7 @@ from posnet_fairseq.shared.errors import UsageError
 from support import reference
 from support.building import build_mixer, build_model
 
-PLACES = ("encoder", "decoder")
-every_place = pytest.mark.parametrize("place", PLACES)
-# Clipped, within the longest sentence and beyond it, and with a matrix for every offset.
-every_clip = pytest.mark.parametrize("clip", [1, 3, 63, None])
+every_place = pytest.mark.parametrize("place", ["encoder", "decoder"])
 
 
 def row(mixer, n, m):
@@ -53,8 +50,9 @@ def seen(mixer, n, x):
 
 
 @every_place
-@every_clip
+@pytest.mark.parametrize("clip", [1, 3, 63, None])
 def test_equals_formula(place, clip):
+    """Clipped, within the longest sentence and beyond it, and with a matrix for every offset."""
     mixer = build_mixer("translution", place, translution_clip=clip)
     reference.assert_equal_to_reference(mixer, naive_translution, (1, 2, 7, 20))
 
@@ -65,51 +63,6 @@ def test_equals_formula(place, clip):
 def test_equals_formula_on_some_projections(place, gate, on):
     mixer = build_mixer("translution", place, gate, translution_clip=3, translution_on=on)
     reference.assert_equal_to_reference(mixer, naive_translution, reference.SHORT)
-
-
-@every_place
-@every_clip
-def test_gradcheck(place, clip):
-    mixer = build_mixer("translution", place, "gelu", embed_dim=4, translution_clip=clip)
-    with torch.no_grad():
-        for table in (mixer.matrices.queries, mixer.matrices.keys, mixer.matrices.values):
-            table.data = table[:7].clone()  # gradcheck takes every number of it in turn
-    mixer.matrices.reaches = (min(*mixer.matrices.reaches, 6 if place == "decoder" else 3),)
-    reference.assert_gradcheck(mixer, length=6)
-
-
-@every_clip
-def test_causal_is_bidirectional_restricted_to_the_past(clip):
-    causal = build_mixer("translution", "decoder", translution_clip=clip)
-    both = build_mixer("translution", "encoder", translution_clip=clip)
-    state = dict(causal.named_parameters())
-    with torch.no_grad():
-        for name, parameter in both.named_parameters():
-            if "matrices" in name:
-                parameter[both.matrices.reaches[-1] :] = state[name]
-            else:
-                parameter.copy_(state[name])
-    x = torch.randn(2, 11, 8, dtype=torch.float64)
-    expected = causal(x, x)
-    for n in range(11):
-        past = x[:, : n + 1]
-        torch.testing.assert_close(both(past, past)[:, n], expected[:, n])
-
-
-@every_place
-@pytest.mark.parametrize("clip", [3, None])
-def test_with_one_matrix_for_all_offsets_it_is_attention_without_positions(place, clip):
-    """Translution Section 3.3: self-attention omits the encoding of direction and distance."""
-    mixer, attention = build_mixer("translution", place, translution_clip=clip), build_mixer("attention", place)
-    tables = mixer.matrices.queries, mixer.matrices.keys, mixer.matrices.values
-    projections = attention.query_proj, attention.key_proj, attention.gating.value_proj
-    with torch.no_grad():
-        for table, projection in zip(tables, projections, strict=True):
-            table[:] = projection.weight.T
-            projection.bias.zero_()
-        attention.out_proj.load_state_dict(mixer.out_proj.state_dict())
-    x = torch.randn(2, 9, 8, dtype=torch.float64)
-    torch.testing.assert_close(mixer(x, x), attention(x, x))
 
 
 @every_place

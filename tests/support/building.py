@@ -189,6 +189,10 @@ def vectors(count, width=8, dtype=torch.float64):
     }
 
 
+# Arguments of posnet_fairseq.build_mixer by place, and every mixer in every place where it may stand.
+ARGUMENTS = {"encoder": {}, "decoder": {"causal": True}, "cross": {"cross_attention": True}}
+IN_PLACES = [(name, place) for name in mixer_names() for place in get_mixer(name).places]
+
 BANDED = [
     (name, options)
     for name in mixer_names()
@@ -199,7 +203,7 @@ BANDED_IN_PLACES = [(name, options, place) for name, options in BANDED for place
 
 
 POSITION_BASED = [name for name in mixer_names() if issubclass(get_mixer(name), PositionBasedMixer)]
-POSITION_BASED_IN_PLACES = [(name, place) for name in POSITION_BASED for place in get_mixer(name).places]
+POSITION_BASED_IN_PLACES = [(name, place) for name, place in IN_PLACES if name in POSITION_BASED]
 
 
 def random_banded_case(name, options, place, seed, dtype=torch.float64):

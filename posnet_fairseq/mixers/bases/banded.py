@@ -6,7 +6,6 @@ both cases. Nothing is overwritten, as gradients and exported graphs need it; el
 :mod:`posnet_fairseq.ops.beam_backpointers` is faster.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -37,8 +36,7 @@ class BandedMixer(PositionBasedMixer):
     @property
     def band(self) -> Band:
         """Which offsets have a weight of their own."""
-        energies: Any = self.energies
-        return Band(energies[0].reach, self.tails, self.causal)
+        return Band(self.energies[0].reach, self.tails, self.causal)
 
     def hidden(self, offsets: Any) -> Tensor | None:
         """Return a mask, True at the future in the decoder and, without tails, beyond ±R; None if all are mixed."""
@@ -76,8 +74,7 @@ class BandedMixer(PositionBasedMixer):
     def _energies_of_offsets(self, queries: int, keys: int, context: MixingContext) -> Tensor:
         """Return energies (H, N, 2R + 1)."""
         at = context.scaled_positions(queries)
-        energies: Any = self.energies
-        table = energies[0].table(at, keys, context.positions, self.memory_positions(context))
+        table = self.energies[0].table(at, keys, context.positions, self.memory_positions(context))
         return table.expand(-1, queries, -1)
 
     def mix_step(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
@@ -90,7 +87,9 @@ class BandedMixer(PositionBasedMixer):
         if state.in_place:
             return self._mix_ancestors(new, context), None
         weights = state.table("weights", context.table_rows, lambda: self._weights_by_slot(context, self.tails))
-        slots = state.get_or_create("values", lambda: self._empty_slots(new))
+        shape = *new.shape[:2], self.band.clip_distance + 1, self.head_dim
+        dtype = torch.promote_types(new.dtype, torch.float32)
+        slots = state.get_or_create("values", lambda: new.new_zeros(shape, dtype=dtype))
         slots = state.rows["values"] = append(slots, new, context.query_index(), self.band)
         mixed = context.row(weights).to(slots.dtype) @ slots
         return mixed.to(new.dtype), None
@@ -98,34 +97,25 @@ class BandedMixer(PositionBasedMixer):
     def _mix_ancestors(self, new: Tensor, context: MixingContext) -> Tensor:
         """Mix as :meth:`mix_step` does, with a memory that is written in place."""
         state: Any = context.state
-
-        def make() -> Tensor:
-            return self._weights_by_slot(context, tails=False)
-
-        weights = state.table("weights of ancestors", context.table_rows, make)
+        weights = state.table("weights of ancestors", context.table_rows, lambda: self._weights_by_slot(context, False))
         memory = state.values
         if memory is None or memory.size(2) < len(new) or not is_writable(memory):
             memory = state.values = beam_backpointers.allocate(new, self.band, memory)
-        rows = state.get_or_create("ancestors", lambda: beam_backpointers.initial(memory, len(new)))
+        rows = state.get_or_create("ancestors", lambda: new.new_zeros(len(new), memory.size(1), dtype=torch.int64))
         if not is_writable(rows):
             rows = state.rows["ancestors"] = rows.clone()
         beam_backpointers.write(memory, rows, new, state.position)
         return beam_backpointers.mix(memory, rows, weights[:, state.position], state.position).to(new.dtype)
 
-    def _empty_slots(self, new: Tensor) -> Tensor:
-        batch, heads, _, width = new.shape
-        dtype = torch.promote_types(new.dtype, torch.float32)
-        return torch.zeros(batch, heads, self.band.clip_distance + 1, width, dtype=dtype, device=new.device)
-
     def _weights_by_slot(self, context: MixingContext, tails: bool) -> Tensor:
         """Return weights (H, steps, R + 1). `tails`: whether the tail has a slot at the end, instead of distance R."""
-        weights = self._band_weights(context.table_rows, context.table_rows, context).weights
-        return slot_order(weights[..., self.band.clip_distance :], replace(self.band, tails=tails))
-
-
-def _size(band: Band) -> int:
-    """Return the number of slots that tokens have, without that of the sum."""
-    return band.clip_distance if band.tails else band.clip_distance + 1
+        reach, rows = self.band.clip_distance, context.table_rows
+        weights = self._band_weights(rows, rows, context).weights[..., reach:]  # of the distances from 0 to R
+        steps, slots = torch.arange(rows, device=weights.device)[:, None], reach + 1 - tails
+        distances = (steps - torch.arange(slots, device=weights.device)) % slots
+        if tails:
+            distances = torch.cat([distances, torch.full_like(steps, reach)], dim=1)
+        return weights.gather(2, distances.expand(len(weights), -1, -1))
 
 
 def append(slots: Tensor, new: Tensor, step: Tensor, band: Band) -> Tensor:
@@ -137,18 +127,9 @@ def append(slots: Tensor, new: Tensor, step: Tensor, band: Band) -> Tensor:
         step: (1,), position of the token.
         band: a causal band.
     """
-    slot, new = step % _size(band), new.to(slots.dtype)
+    slot, new = step % (band.clip_distance + 1 - band.tails), new.to(slots.dtype)
     if not band.tails:
         return slots.index_copy(2, slot, new)
     leaving = slots.index_select(2, slot)
     last = torch.full_like(slot, slots.size(2) - 1)
     return slots.index_copy(2, torch.cat([slot, last]), torch.cat([new, slots[:, :, -1:] + leaving], dim=2))
-
-
-def slot_order(weights: Tensor, band: Band) -> Tensor:
-    """Return weights (H, steps, R + 1), of the distances 0 to R from each step's token, in the order of its slots."""
-    steps, size = torch.arange(weights.size(1), device=weights.device)[:, None], _size(band)
-    distances = (steps - torch.arange(size, device=weights.device)) % size
-    if band.tails:
-        distances = torch.cat([distances, torch.full_like(steps, band.clip_distance)], dim=1)
-    return weights.gather(2, distances.expand(len(weights), -1, -1))

@@ -114,15 +114,12 @@ def build_mixer(
             extra_tokens=extra_tokens,
         )
     mixer = cls(settings)
-    if cls.reads_positions and kind != "none":
-        mixer.own_positions = Positions(
-            kind, settings.max_positions, embed_dim, dropout, "max_positions", for_mixers=True
-        )
-    if reads_memory_positions and kind != "none":
-        width = settings.memory_dim
-        mixer.own_memory_positions = Positions(
-            kind, settings.max_positions, width, dropout, "max_positions", for_mixers=True
-        )
+    if kind != "none":
+        shared: Any = {"dropout": dropout, "option": "max_positions", "for_mixers": True}
+        if cls.reads_positions:
+            mixer.own_positions = Positions(kind, settings.max_positions, embed_dim, **shared)
+        if reads_memory_positions:
+            mixer.own_memory_positions = Positions(kind, settings.max_positions, settings.memory_dim, **shared)
     return mixer
 
 

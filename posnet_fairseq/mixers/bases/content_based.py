@@ -10,6 +10,7 @@ from posnet_fairseq.mixers.bases.context import Mixed, MixingContext
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops import bucket_attention, kernels
+from posnet_fairseq.ops.buckets import Buckets
 from posnet_fairseq.ops.chunks import in_chunks
 from posnet_fairseq.ops.dropout import dropout
 from posnet_fairseq.ops.grid import Grid
@@ -21,9 +22,14 @@ from posnet_fairseq.ops.offsets import scaled
 
 
 class ContentBasedMixer(TokenMixer):
-    """Softmax over energies of tokens: a subclass says what the energy is, and whether it has keys."""
+    """Softmax over energies of tokens: a subclass says what the energy is, and whether it has keys.
+
+    Attributes:
+        buckets: which row of its tables pairs use, if :meth:`prepare` returns that.
+    """
 
     has_keys: ClassVar[bool] = True
+    buckets: Buckets | None = None
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
@@ -49,13 +55,13 @@ class ContentBasedMixer(TokenMixer):
         return self.cached_projection("key", lambda: self.project_keys(memory, context), context)
 
     def prepare(self, offsets: Any) -> Any:
-        """Return the index that :meth:`energy` and :meth:`mix_values` get, made once a call.
+        """Return the index that :meth:`energy` and :meth:`mix_values` get, made once a call; by default `buckets`'.
 
         Args:
             offsets: ⌊γn⌋ - m, (N, M), or (1, M) if all queries are hypotheses at one position. On a grid
                 :data:`posnet_fairseq.ops.grid.GridOffsets`: those of rows and of columns.
         """
-        return offsets
+        return offsets if self.buckets is None else self.buckets.index(offsets)
 
     def offset_table(self, q: Tensor) -> Tensor | None:
         """Return what queries add to energies for each row of :meth:`prepare`, (B or 1, H, N or 1, T)."""

@@ -1,7 +1,7 @@
 """Base of the mixers that have a matrix for every offset."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -45,13 +45,12 @@ class OffsetMatrices(nn.Module):
 
     def __init__(self, settings: MixerSettings, width: int) -> None:
         super().__init__()
-        options: Any = settings.options
         self.num_heads, self.causal = settings.num_heads, settings.place == "decoder"
         # K of the offset, on a grid those of rows and of columns.
         self.reaches, rows = _reaches_and_rows(settings)
         self.shape = () if settings.grid is None else (*settings.grid, settings.extra_tokens)
         self.queries, self.keys, self.values = (
-            _matrices(rows, width) if letter in options.translution_on else None for letter in "qkv"
+            _matrices(rows, width) if letter in settings.options.translution_on else None for letter in "qkv"
         )
 
     def energy(self, q: Tensor, k: Tensor) -> Tensor:
@@ -78,12 +77,12 @@ class OffsetMatrices(nn.Module):
 def _reaches_and_rows(settings: MixerSettings) -> tuple[tuple[int, ...], int]:
     """Return K, on a grid of both directions, and how many offsets have matrices; a decoder has none to the right."""
     # No two tokens of a sentence stand L or more apart.
-    options: Any = settings.options
+    clip = settings.options.translution_clip
     if settings.grid is not None:
-        rows, columns = (min(options.translution_clip or size, size - 1) for size in settings.grid)
+        rows, columns = (min(clip or size, size - 1) for size in settings.grid)
         # Of the three kinds of pairs with an extra token, each has a matrix.
         return (rows, columns), (2 * rows + 1) * (2 * columns + 1) + 3 * (settings.extra_tokens > 0)
-    reach = options.translution_clip or max(1, settings.max_positions - 1)
+    reach = clip or max(1, settings.max_positions - 1)
     return (reach,), reach + 1 if settings.place == "decoder" else 2 * reach + 1
 
 
@@ -105,11 +104,14 @@ class OffsetMixer(ContentBasedMixer):
     Words get no position embedding: Translution App. F finds that it hurts; ``--position-embedding`` adds one.
     """
 
-    matrices: OffsetMatrices  # made by subclasses
     Config = OffsetOptions
     GridConfig = OffsetOptions
     places = ("encoder", "decoder")
     position_embedding = "none"
+
+    def __init__(self, settings: MixerSettings) -> None:
+        super().__init__(settings)
+        self.matrices = OffsetMatrices(settings, self.matrix_width(settings))
 
     @classmethod
     def matrix_width(cls, settings: MixerSettings) -> int:
@@ -121,8 +123,7 @@ class OffsetMixer(ContentBasedMixer):
         """Refuse matrices of offsets that do not fit into memory."""
         (_, rows), width = _reaches_and_rows(settings), cls.matrix_width(settings)
         if rows * width**2 > MOST_NUMBERS:
-            options: Any = settings.options
-            given = options.translution_clip or "left out"
+            given = settings.options.translution_clip or "left out"
             raise errors.UsageError(
                 f"{errors.option('translution_clip')} {given}: {rows} matrices of {width} × {width} in a layer are "
                 f"more than {MOST_NUMBERS} numbers. Choose a smaller clip, such as 4, or a smaller width."
@@ -134,9 +135,4 @@ class OffsetMixer(ContentBasedMixer):
         The whole batch is one part if the matrices have more numbers than the energies: every part makes gradients of
         all matrices.
         """
-        matrices: Any = self.matrices
-        return 4 if sum(parameter.numel() for parameter in matrices.parameters()) < energies else max(1, energies)
-
-    def offset_matrices(self, settings: MixerSettings) -> OffsetMatrices:
-        """Return the matrices of this layer."""
-        return OffsetMatrices(settings, self.matrix_width(settings))
+        return 4 if sum(matrix.numel() for matrix in self.matrices.parameters()) < energies else max(1, energies)

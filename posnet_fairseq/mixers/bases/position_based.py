@@ -34,7 +34,7 @@ class PositionBasedMixer(TokenMixer):
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
-        self.energies = nn.ModuleList()
+        self.energies: Any = nn.ModuleList()
         self.shared_dropout = settings.shared_dropout
 
     def energy(self, offsets: Any, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
@@ -156,7 +156,7 @@ class PositionBasedMixer(TokenMixer):
 
     def store(self, index: int, table: Tensor) -> None:
         """Put the table of an energy in its place, (H, N or 1, M or 2R + 1), for at most N queries of M tokens."""
-        of: Any = self.energies[index]
+        of = self.energies[index]
         self.energies[index] = StoredEnergy(table, of.reach, of.cells)
         if table.size(1) > 1 and self.settings.grid is None:
             longest = min(self.max_positions, table.size(1))
@@ -164,8 +164,7 @@ class PositionBasedMixer(TokenMixer):
 
     def max_memory(self) -> int | None:
         """Return the most memory tokens of which there are positions, those of a stored table; None for any number."""
-        energies: Any = self.energies
-        for energy in energies:
+        for energy in self.energies:
             if isinstance(energy, StoredEnergy) and energy.reach is None:
                 return energy.stored.size(2)
         return super().max_memory()
@@ -173,8 +172,7 @@ class PositionBasedMixer(TokenMixer):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         """Take tables in the place of energies where the checkpoint has them."""
         device = self.out_proj.weight.device
-        energies: Any = self.energies
-        for index in range(len(energies)):
+        for index in range(len(self.energies)):
             table = state_dict.get(f"{prefix}energies.{index}.stored")
             if table is not None:
                 # empty_like would import sympy on the meta device.

@@ -1,10 +1,10 @@
 """What a token mixer is. Symbols: :mod:`posnet_fairseq.notation`."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, overload
 
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.call_checks import (
     check_call,
@@ -15,11 +15,11 @@ from posnet_fairseq.mixers.bases.call_checks import (
     refuse_other_dtype,
 )
 from posnet_fairseq.mixers.bases.context import Extras, Mixed, MixingContext
-from posnet_fairseq.mixers.bases.declarations import Declarations
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState, table_rows
 from posnet_fairseq.mixers.bases.energies import enough
 from posnet_fairseq.mixers.bases.gating import Gating
-from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
+from posnet_fairseq.mixers.bases.mixer_options import Options
+from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings
 from posnet_fairseq.mixers.bases.positions import Positions
 from posnet_fairseq.ops.dropout import Dropout
 from posnet_fairseq.ops.heads import merge_heads, split_heads
@@ -28,12 +28,50 @@ from posnet_fairseq.ops.offsets import positions_read
 from posnet_fairseq.shared.errors import UsageError
 
 
-class TokenMixer(Declarations):
+class TokenMixer(nn.Module):
     """Base of all mixers: gated values in, :meth:`mix`, gate and output projection out.
 
     Decoder queries attend to themselves and earlier positions; padding never precedes a real token, so decoder mixers
     need no padding mask. A mixer must be exact in a full pass and step by step.
+
+    Class attributes:
+        Config: dataclass of the options this mixer reads. Its defaults hold where neither the user nor the
+            size says otherwise; its ``__post_init__`` refuses impossible values, as that of :class:`Options` does.
+        GridConfig: the same on a grid; None if the mixer has no form there.
+        places: where it may stand in a model of sentences; nowhere if it is one of grids alone.
+        default_gate: ``--gate`` when the user leaves it open.
+        position_embedding: kind of position embedding on its side of the model by default.
+        reads_positions: whether it reads the vectors of the queries' positions.
+        reads_memory_positions: whether it reads vectors of the memory's positions in cross-attention.
+        reads_length_ratio: whether cross-attention depends on γ.
+        static: whether the mixing weights depend on positions only, not on tokens.
+        hides_pairs: whether :meth:`forward` takes an ``attn_mask``.
+        arch_options: options that architectures of every size set, and to what, where it is not the default.
+        operations_formula: the multiplications of self-attention in the encoder over one sentence, with the default
+            options, as a sum of products of N tokens, the width D, K̂ = 2K + 1 offsets and E = H·C of ``--alpha-dim``;
+            terms without N are left out. None if it is not declared.
+        stored_operations_formula: the same with stored energies, where that differs.
     """
+
+    Config: ClassVar[Any] = Options
+    GridConfig: ClassVar[Any] = None
+    name: ClassVar[str]
+    arch: ClassVar[str]
+    places: ClassVar[tuple[str, ...]] = PLACES
+    default_gate: ClassVar[str] = "none"
+    position_embedding: ClassVar[Literal["sinusoidal", "learned", "none"]] = "sinusoidal"
+    reads_positions: ClassVar[bool] = False
+    reads_memory_positions: ClassVar[bool] = False
+    reads_length_ratio: ClassVar[bool] = False
+    static: ClassVar[bool] = False
+    hides_pairs: ClassVar[bool] = True
+    arch_options: ClassVar[dict[str, Any]] = {}
+    operations_formula: ClassVar[str | None] = None
+    stored_operations_formula: ClassVar[str | None] = None
+
+    @classmethod
+    def check(cls, settings: MixerSettings) -> None:
+        """Refuse settings that this mixer cannot be built with, by a UsageError that says what is allowed."""
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__()

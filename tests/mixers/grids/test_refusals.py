@@ -9,7 +9,6 @@ from posnet_fairseq.shared.errors import UsageError
 from support import grids
 
 ON_GRIDS = set(mixer_names(on_grids=True))
-every_mixer = pytest.mark.parametrize("name", sorted(ON_GRIDS))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +61,7 @@ def test_mixers_of_grids_alone_are_refused_without_one(name):
         posnet.build_mixer(name, 8, 2, 64)
 
 
-@every_mixer
+@pytest.mark.parametrize("name", sorted(ON_GRIDS))
 def test_calls_that_do_not_fit_are_refused(name):
     mixer = grids.build_mixer(name)
     tokens = mixer.max_positions
