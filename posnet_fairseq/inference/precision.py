@@ -1,6 +1,5 @@
 """Device and precision of a trained model that is to translate."""
 
-import os
 from typing import Any
 
 import torch
@@ -81,9 +80,6 @@ def prepare_for_inference(
             if isinstance(module, Layer):
                 compile_layer(module)
     if device.type == "cpu" and dtype != "fp16":
-        # oneDNN compiles code for each number of hypotheses, and keeps it for 1,024 products by default: up to 200 MiB.
-        # It looks here once, before the first product of the process.
-        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
         if not compile:
             pack(model, dtype)
         # What was not packed is mapped into memory from files, which others may change.
