@@ -250,7 +250,7 @@ def _of_crossbars(options: argparse.Namespace, mixers: Sequence[str]) -> _Report
         texts |= {f"{name}\n1,000": f"{row[name] / 1e3:,.1f}" for name in ("static", "digital", "dac", "adc")}
         texts["reads"] = f"{found.reads:,.0f}"
         if prices is not None:
-            row["joules"] = found.joules(prices)
+            row["joules"] = sum(row[part] * price for part, price in prices.items())
             texts["joules"] = f"{row['joules']:.2e}"
         rows.append(row)
         shown.append(texts)
