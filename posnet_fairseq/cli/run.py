@@ -140,8 +140,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    indent = {"initial_indent": " " * 15, "subsequent_indent": " " * 15}
-    names = textwrap.fill(", ".join(DATASETS), 100, **indent, break_on_hyphens=False)
+    names = textwrap.TextWrapper(100, " " * 15, " " * 15, break_on_hyphens=False).fill(", ".join(DATASETS))
     about = "Train, translate and score, from data to scores in stages that resume."
     parser = _Parser(prog="posnet-run", usage=USAGE.format(datasets=names), description=about)
     target = parser.add_argument("target", nargs="?")
