@@ -174,8 +174,8 @@ def choose_beam(run: Run, beams: Sequence[int], bleu: Metric) -> tuple[int, dict
         return beams[0], found
     for beam in beams:
         output = f"valid.beam{beam}.{run.data.target}"
-        settings = dataclasses.replace(run.settings, beam=beam)
-        run.stage(f"beam-{beam}", MODEL, output, commands.translate(settings, run.data, run.device, "valid", output))
+        searching = dataclasses.replace(run, settings=dataclasses.replace(run.settings, beam=beam))
+        searching.translate_set(f"beam-{beam}", "valid", output)
         found[str(beam)] = round(_scored(run, {"bleu": bleu}, output, "valid")["bleu"].score, 2)
     return max(sorted(beams), key=lambda beam: found[str(beam)]), found
 
@@ -191,9 +191,11 @@ def translated(run: Run, metrics: Mapping[str, Metric]) -> dict[str, Any]:
     for name, of_test_set in found.items():
         for precision, more in {"float32": (), "int8": ("--dtype", "int8")}.items():
             output, stage = f"{name}.{precision}.{run.data.target}", f"{stage_of('translate', name)}-{precision}"
-            run.stage(stage, MODEL, output, commands.translate(run.settings, run.data, run.device, name, output, *more))
+            run.translate_set(stage, name, output, *more)
+            attempts = Record(run.settings.run / f"{stage}.json").content["attempts"]
+            seconds = [attempt.get("cpu_seconds") for attempt in attempts]  # None of one that was killed
             of_test_set[precision] = _scored(run, metrics, output, name) | {
-                "cpu_seconds": cpu_seconds(run.settings.run / f"{stage}.json"),
+                "cpu_seconds": None if None in seconds else round(sum(seconds), 1),
                 "sentences_per_second": decoding_speed(run.settings.run, stage),
             }
     return found
@@ -244,13 +246,7 @@ def cost_of(run: Run, baseline: RunSettings) -> dict[str, Any] | None:
         commands.training(dataclasses.replace(each, updates=update_cost.UPDATES), run.data, run.device, run.work.report)
         for each in (run.settings, baseline)
     ]
-    command = update_cost.measuring(out, *(training.arguments for training in trainings))
+    command = update_cost.measuring(out, *(each.arguments for each in trainings))
     run.stage("cost", "train.json", out.name, command)
     found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     return found
-
-
-def cpu_seconds(path: Path) -> float | None:
-    """Return CPU seconds of all attempts of a stage; None if one was killed, which leaves none."""
-    found = [attempt.get("cpu_seconds") for attempt in Record(path).content["attempts"]]
-    return None if None in found else round(sum(found), 1)
