@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from posnet_eval.metrics.base import Metric
-from posnet_fairseq.runs import commands, parsers
+from posnet_fairseq.runs import commands, parsers, training
 from posnet_fairseq.runs.command_stage import Work
 from posnet_fairseq.runs.compare import check_options
 from posnet_fairseq.runs.comparison import MODEL, decoding_speed, parameters, peak_memory
@@ -18,7 +18,6 @@ from posnet_fairseq.runs.jobs import do_all
 from posnet_fairseq.runs.run_settings import RunSettings, TranslationData
 from posnet_fairseq.runs.settings import Settings, given, setting
 from posnet_fairseq.runs.single_run import Run, prepare_data, run_attached, say, stage_of
-from posnet_fairseq.runs.training import best_validation, cpu_seconds_per_update, records, training_speed
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_folder
 from posnet_fairseq.shared.progress import shown
@@ -213,19 +212,21 @@ def model_of(settings: RunSettings) -> dict[str, int]:
 def training_of(run: Path) -> dict[str, Any]:
     """Return what the training of a run took and what became of it: its length, time, memory and curves."""
     log, content = run / "train.log", Record(run / "train.json").content
-    valid = {int(values["valid_num_updates"]): values["valid_ppl"] for kind, values in records(log) if kind == "valid"}
-    train = {int(values["num_updates"]): values["nll_loss"] for kind, values in records(log) if kind == "train_inner"}
+    valid, train = training.validations(log), {}
+    for kind, values in training.records(log):
+        if kind == "train_inner":
+            train[int(values["num_updates"])] = values["nll_loss"]
     step = max(1, len(train) // 100)
-    perplexity, best = best_validation(log)
+    perplexity, best = training.best_validation(log)
     last = content["attempts"][-1]
     return {
         "updates": max(valid),
         "best_update": best,
         "best_perplexity": perplexity,
         "seconds": content["seconds"],
-        "cpu_seconds_per_update": cpu_seconds_per_update(log) if "--cpu" in last["command"] else None,
+        "cpu_seconds_per_update": training.cpu_seconds_per_update(log) if "--cpu" in last["command"] else None,
         "attempts": len(content["attempts"]),
-        "tokens_per_second": training_speed(log),
+        "tokens_per_second": training.training_speed(log),
         "peak_memory_bytes": peak_memory(run),
         "validation": {"updates": list(valid), "perplexity": list(valid.values())},
         "loss": {"updates": list(train)[::step], "bits": list(train.values())[::step]},

@@ -1,7 +1,6 @@
 """The memory of training steps, as the check of a GPU measures it: ``python -m ...gpu_check.measures SCRATCH``."""
 
 import random
-import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from rich.console import Console
 
 from posnet_fairseq.bench.printed_tables import table
 from posnet_fairseq.costs.training_memory import training_memory
+from posnet_fairseq.runs.training import gpu_memory
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import repaired
@@ -53,8 +53,7 @@ def measured(data: Path, arch: str, tokens: int, precision: str) -> float | None
     said = done.stdout + done.stderr
     if done.returncode:
         raise UsageError(f"fairseq-train --arch {arch} failed: {said.strip().splitlines()[-1:]}")
-    free, total = (re.findall(pattern, said) for pattern in (r'"gb_free": "?([\d.]+)', r"total memory = ([\d.]+) GB"))
-    return (float(total[0]) - min(map(float, free))) * GIB if free and total else None
+    return gpu_memory(said)
 
 
 @command
