@@ -225,10 +225,7 @@ def differences(checkpoints: Mapping[str, Path], baseline: str) -> list[str]:
 
 
 def _besides_mixer(cfg: Any) -> dict[str, str]:
-    """Return the options of a translation model that are none of its mixers', by flag, or the mixers' defaults.
-
-    The mixer of the decoder is one of them: it may be another than the encoder's.
-    """
+    """Return the options of a translation model by flag, without its mixers' own; the decoder's mixer is one."""
     from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
     from posnet_fairseq.registry import option_fields
     from posnet_fairseq.transformer.model_options import TransformerOptions
