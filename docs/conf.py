@@ -25,7 +25,7 @@ REPOSITORY = {name.lower(): f"{name}.md" for name in ("README", "RESULTS", "CHAN
 
 # Functions, words and signs in the formulas of mixers, which terminals show as text.
 _FUNCTION = re.compile(r"(?<![\w_])(clip|softmax|exp|index|Re)\b")
-_TEXT = re.compile(r"(?<![\w^])no softmax|gated|values|for|aPosNet's|rPosNet's(?![\w(])")
+_TEXT = re.compile(r"(?<![\w^])(?:no softmax|gated|values|for|aPosNet's|rPosNet's)(?![\w(])")
 SIGNS = {
     "α̂": r"\hat{α}",
     "ñ": r"\tilde{n}",
@@ -107,13 +107,7 @@ def _table_of_mixers() -> str:
 
 
 def _page(name: str, when: str, figures: dict[str, str]) -> str:
-    """The page of a mixer.
-
-    Args:
-        name: of the mixer; formula, options and cost come from its registered class.
-        when: Markdown on when to use it, the content of ``docs/mixers/NAME.md``.
-        figures: its row of :func:`posnet_fairseq.bench.mixer_tables.overview`.
-    """
+    """The page of a mixer, with Markdown on when to use it, and its row of ``overview``."""
     mixer = get_mixer(name)
     formula, paper = summary(mixer)
     _, *rest = (inspect.getdoc(mixer) or "").partition("\n\n")
