@@ -15,7 +15,6 @@ from posnet_fairseq.runs.command_stage import CommandStage, Work, do, settings_o
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import elsewhere
 from posnet_fairseq.shared.progress import Bar, ProgressReporter
-from posnet_fairseq.shared.records import Record
 from posnet_fairseq.shared.selection import best_index
 
 LINES = 10  # about progress, where there is no terminal
@@ -160,18 +159,17 @@ def _watcher(
 
     def look(bar: Bar) -> None:
         nonlocal size, said
-        is_first, before = not size, size
-        size = stage.log.stat().st_size
+        before, size = size, stage.log.stat().st_size
         if size == before:
             return
         done, validated, perplexity = progress(stage.log)
         # How many of LINES parts of the training the last validation has behind it.
         part = validated * LINES // updates
-        if is_first:
-            bar.go_on_from(done, stage.record.seconds)
-        else:
+        if before:
             bar.move_to(done)
-        if part > said and not is_first:
+        else:
+            bar.go_on_from(done, stage.record.seconds)
+        if before and part > said:
             left = f", {bar.time_left}" if bar.time_left else ""
             report.say(
                 f"{stage.run.name}: {validated:,} of {updates:,} updates, validation perplexity {perplexity:.1f}{left}"
@@ -211,7 +209,7 @@ def train(
             work.report.say(remark)
 
     stage.prepare = prepare
-    if Record(run / "train.json").is_exceeded(LENGTH, updates):
+    if stage.record.is_exceeded(LENGTH, updates):
         work.report.say(f"{run.name}: training continues from update {progress(stage.log)[0]:,} to {updates:,}")
     was_done = stage.record.finished
     do(stage, work, "updates", updates, _watcher(stage, folder, average, updates, work.report))
