@@ -4,7 +4,6 @@ import inspect
 import logging
 import os
 import re
-import sys
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -18,14 +17,28 @@ from posnet_fairseq.transformer.sizes import SIZES
 logging.getLogger().setLevel(logging.WARNING)  # fairseq has lowered it
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-from formulas import latex  # noqa: E402  (beside this file)
-
 SIZE, WORDS, LENGTH = "base", 43650, 25  # architecture, vocabulary and tokens for which cost is given
 SENTENCE = "Restart the server to apply the new settings."  # of the plots of content-based mixers
 
 # Pages whose text is a file of the repository.
 REPOSITORY = {name.lower(): f"{name}.md" for name in ("README", "RESULTS", "CHANGELOG", "CONTRIBUTING")}
+
+# Functions, words and signs in the formulas of mixers, which terminals show as text.
+_FUNCTION = re.compile(r"(?<![\w_])(clip|softmax|exp|index|Re)\b")
+_TEXT = re.compile(r"(?<![\w^])(?:no softmax|gated|values|for|aPosNet's|rPosNet's)(?![\w(])")
+SIGNS = {
+    "α̂": r"\hat{α}",
+    "ñ": r"\tilde{n}",
+    "m̃": r"\tilde{m}",
+    "·": r"\cdot ",
+    "≤": r"\leq ",
+    "±": r"\pm ",
+    "Σ": r"\sum ",
+    "⌊": r"\lfloor ",
+    "⌋": r"\rfloor ",
+    "|": r"\vert ",
+    "²": "^2",
+}
 
 project = "posnet"
 author = "the posnet developers"
@@ -94,13 +107,7 @@ def _table_of_mixers() -> str:
 
 
 def _page(name: str, when: str, figures: dict[str, str]) -> str:
-    """The page of a mixer.
-
-    Args:
-        name: of the mixer; formula, options and cost come from its registered class.
-        when: Markdown on when to use it, the content of ``docs/mixers/NAME.md``.
-        figures: its row of :func:`posnet_fairseq.bench.mixer_tables.overview`.
-    """
+    """The page of a mixer, with Markdown on when to use it, and its row of ``overview``."""
     mixer = get_mixer(name)
     formula, paper = summary(mixer)
     _, *rest = (inspect.getdoc(mixer) or "").partition("\n\n")
@@ -158,3 +165,22 @@ def _escaped(text: str) -> str:
 
 def _cell(text: str) -> str:
     return _escaped(text).replace("\n", " ")
+
+
+def latex(formula: str) -> str:
+    """A formula of a docstring, as ``W^Q_{n-m}`` or ``E_rel[clip(n - m, ±K)]``, in LaTeX without dollars."""
+    texts: list[str] = []
+
+    def keep(match: re.Match[str]) -> str:
+        texts.append(match[0])
+        return f"\0{len(texts) - 1}\0"
+
+    made = _TEXT.sub(keep, formula)
+    made = _FUNCTION.sub(r"\\operatorname{\1}", made)
+    made = re.sub(r"√(?:\(([^)]*)\)|(\w))", r"\\sqrt{\1\2}", made)
+    for sign, command in SIGNS.items():
+        made = made.replace(sign, command)
+    made = re.sub(r", (?=\w\S* = )", r",\\quad ", made)  # another equation
+    made = re.sub(r"_(rel)\b", r"_{\\mathrm{\1}}", made)
+    made = re.sub(r"([_^])([A-Za-z]{2,})", r"\1{\2}", made)
+    return re.sub(r"\0(\d+)\0", lambda match: rf"\ \text{{{texts[int(match[1])]}}}\ ", made)

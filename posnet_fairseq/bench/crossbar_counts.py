@@ -1,8 +1,8 @@
 """What crossbars could do of a translation: multiplications by stored weights, reads and conversions."""
 
 import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+import operator
+from dataclasses import dataclass
 
 from torch import nn
 
@@ -24,15 +24,11 @@ class Count:
     adc: float = 0  # conversions of their outputs
 
     def __add__(self, other: "Count") -> "Count":
-        return Count(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+        return Count(*map(operator.add, vars(self).values(), vars(other).values()))
 
     def per(self, number: float) -> "Count":
         """Return the count divided by a number."""
-        return Count(*(getattr(self, each.name) / number for each in fields(self)))
-
-    def joules(self, prices: Mapping[str, float]) -> float:
-        """Return the energy at prices of one of each in joules; what is missing costs nothing."""
-        return sum(getattr(self, name) * price for name, price in prices.items())
+        return Count(*(each / number for each in vars(self).values()))
 
 
 def count(mixer: str, size: str, words: int, length: int, tile_size: int) -> Count:

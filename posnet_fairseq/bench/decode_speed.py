@@ -16,13 +16,7 @@ import torch
 from rich.table import Table
 from torch import nn
 
-from posnet_fairseq.bench.models_speed import (
-    BASELINE,
-    beam_search,
-    fairseq_transformer,
-    mixer_transformer,
-    random_sample,
-)
+from posnet_fairseq.bench.models_speed import BASELINE, beam_search, build_models, mixer_transformer, random_sample
 from posnet_fairseq.bench.printed_tables import mebibytes, table
 from posnet_fairseq.bench.timing import default_device, device_clock, interleaved, median_ratio, peak_resident
 from posnet_fairseq.inference import ctranslate2_export
@@ -39,8 +33,7 @@ from posnet_fairseq.text import synthetic
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.transformer.sizes import SIZES
 
-CTRANSLATE2 = ("float32", "int8")
-FEWEST_WORDS = 10
+PRECISIONS = ("float32", "int8")
 
 
 def has_ctranslate2() -> bool:
@@ -59,7 +52,7 @@ def build(
 
     The size of the dictionary of trained models overrides `words`.
     """
-    check_range("--words", words, FEWEST_WORDS, 10**7)
+    check_range("--words", words, 10, 10**7)
     trained = {}
     for path in checkpoints:
         state = read_model(path)
@@ -75,9 +68,7 @@ def build(
         raise UsageError("--checkpoints: they have dictionaries of different sizes. Measure those of one task.")
     words = sizes.pop() if sizes else words
     task = synthetic.task(words)
-    positions = longest + 2
-    models = {BASELINE: fairseq_transformer(task, size, positions)}
-    models |= {f"{get_mixer(mixer).arch}_{size}": mixer_transformer(task, mixer, size, positions) for mixer in mixers}
+    models = build_models(task, mixers, size, longest + 2)
     for name, model in (models | trained).items():
         models[name] = model.eval()
         if name != BASELINE:
@@ -93,7 +84,6 @@ def run(
     length: int,
     sentences: int,
     rounds: int,
-    precisions: Sequence[str] = CTRANSLATE2,
 ) -> dict[str, dict[str, float]]:
     """Time the translation of random sentences to a given length, end symbols counted, by every engine in turn.
 
@@ -103,15 +93,18 @@ def run(
     """
     torch.manual_seed(1)
     device = default_device()
-    models = {name: model.to(device) for name, model in models.items()}
     sample = random_sample(task.source_dictionary, sentences, length, device)
     with torch.inference_mode():
+        prepared = {BASELINE: models[BASELINE].to(device)}
+        for name, model in models.items():
+            for precision in PRECISIONS if device.type == "cpu" else PRECISIONS[:1]:
+                if name != BASELINE:
+                    prepared[f"{name}, {precision}"] = prepare_for_inference(copy.deepcopy(model), device, precision)
         engines: dict[str, Callable[[], Any]] = {
-            name: beam_search(model, task, sample, beam, length - 1)
-            for name, model in in_precisions(models, precisions).items()
+            name: beam_search(model, task, sample, beam, length - 1) for name, model in prepared.items()
         }
         if has_ctranslate2():
-            for precision in CTRANSLATE2:
+            for precision in PRECISIONS:
                 engines[f"CTranslate2, {precision}"] = converted(task, sample, beam, length, size, precision)
         # CTranslate2's threads on a CPU are not those of this process.
         clock = device_clock if torch.get_num_threads() == 1 else time.perf_counter
@@ -127,18 +120,6 @@ def run(
             "peak": peaks[name],
         }
     return found
-
-
-def in_precisions(models: Mapping[str, nn.Module], precisions: Sequence[str]) -> dict[str, nn.Module]:
-    """Return fairseq's Transformer as it is, and every other model in several precisions, by name and precision."""
-    prepared = {BASELINE: models[BASELINE]}
-    for name, model in models.items():
-        if name != BASELINE:
-            device = next(model.parameters()).device
-            for precision in precisions if device.type == "cpu" else ["float32"]:
-                made = prepare_for_inference(copy.deepcopy(model), device, precision)
-                prepared[f"{name}, {precision}"] = made
-    return prepared
 
 
 def converted(

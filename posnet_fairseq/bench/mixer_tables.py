@@ -85,7 +85,7 @@ def overview(size: str, words: int, length: int) -> Iterator[dict[str, str]]:
         costs = (row["trained"], row["stored energies"])
         yield {
             "mixer": row["mixer"],
-            "place": "\n".join(row["places"]),
+            "place": " ".join(place[0] for place in row["places"]),
             "static": "yes" if row["static"] else "",
             "parameters": _lines(_millions(cost["parameters"]) for cost in costs),
             "operations of a layer": _lines(cost["formula"] or "not declared" for cost in costs),
@@ -148,12 +148,9 @@ def _show_list(options: argparse.Namespace) -> None:
     for name in mixer_names():
         formula, paper = summary(get_mixer(name))
         formulas.append({"mixer": name, "energy or weight of query n and key m": formula, "paper": paper})
-    costs = list(overview(options.size, options.words, options.length))
-    for row in costs:
-        row["place"] = " ".join(place[0] for place in row["place"].split("\n"))
-    title = f"--arch MIXER_{options.size} (attention: transformer_pos_{options.size})"
     _print_table(options, formulas, "Token mixers")
-    _print_table(options, costs, title)
+    title = f"--arch MIXER_{options.size} (attention: transformer_pos_{options.size})"
+    _print_table(options, list(overview(options.size, options.words, options.length)), title)
     _print_text(
         "Place: encoder, decoder, cross-attention. Static: the weights depend on positions only, not on tokens. "
         "Second figures: with static energies stored as tables (PosNet Table 7). Parameters of whole models with "
@@ -250,7 +247,7 @@ def _of_crossbars(options: argparse.Namespace, mixers: Sequence[str]) -> _Report
         texts |= {f"{name}\n1,000": f"{row[name] / 1e3:,.1f}" for name in ("static", "digital", "dac", "adc")}
         texts["reads"] = f"{found.reads:,.0f}"
         if prices is not None:
-            row["joules"] = found.joules(prices)
+            row["joules"] = sum(row[part] * price for part, price in prices.items())
             texts["joules"] = f"{row['joules']:.2e}"
         rows.append(row)
         shown.append(texts)

@@ -62,6 +62,14 @@ def mixer_transformer(task: SimpleNamespace, mixer: str, size: str, positions: i
     return MixerTransformer.build_model(options, task)
 
 
+def build_models(task: SimpleNamespace, mixers: Sequence[str], size: str, positions: int) -> dict[str, nn.Module]:
+    """Return fairseq's model of a size, the baseline, and posnet's with each mixer, by name."""
+    models: dict[str, nn.Module] = {BASELINE: fairseq_transformer(task, size, positions)}
+    for mixer in mixers:
+        models[f"{get_mixer(mixer).arch}_{size}"] = mixer_transformer(task, mixer, size, positions)
+    return models
+
+
 def random_sample(
     dictionary: Dictionary, sentences: int, length: int, device: torch.device | str = "cpu"
 ) -> dict[str, Any]:
@@ -127,10 +135,8 @@ def run(
     """
     torch.manual_seed(1)
     task = synthetic.task(words)
-    positions, device = length + 2, default_device()
-    models: dict[str, nn.Module] = {BASELINE: fairseq_transformer(task, size, positions)}
-    models |= {f"{get_mixer(mixer).arch}_{size}": mixer_transformer(task, mixer, size, positions) for mixer in mixers}
-    models = {name: model.to(device) for name, model in models.items()}
+    device = default_device()
+    models = {name: model.to(device) for name, model in build_models(task, mixers, size, length + 2).items()}
     sample = random_sample(task.source_dictionary, sentences, length, device)
     steps = {name: training_step(model, task, sample) for name, model in models.items()}
     training = compared(steps, BASELINE, rounds)

@@ -43,8 +43,7 @@ class Measured(NamedTuple):
     texts: list[str]
     cpu: float  # seconds, of all threads
     wall: float  # seconds
-    loaded: int  # bytes of the process before the first line
-    early: int  # after EARLY lines; 0 where that is not seen
+    early: int  # bytes of the process after EARLY lines; 0 where that is not seen
     end: int
     peak: int
 
@@ -114,7 +113,7 @@ def _by_ctranslate2(folder: str, data: Path, languages: tuple[str, str], dtype: 
 
 def _measured(translate: Callable[[Callable[[int], None]], list[str]]) -> Measured:
     """Call a function, which reports the lines of each batch."""
-    done, early, loaded = 0, 0, resident()
+    done = early = 0
 
     def after_batch(lines: int) -> None:
         nonlocal done, early
@@ -124,7 +123,7 @@ def _measured(translate: Callable[[Callable[[int], None]], list[str]]) -> Measur
     cpu, wall = time.process_time(), time.perf_counter()
     texts = translate(after_batch)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    return Measured(texts, cpu, wall, loaded, early, resident(), resident("VmHWM"))
+    return Measured(texts, cpu, wall, early, resident(), resident("VmHWM"))
 
 
 def run(

@@ -1,12 +1,15 @@
 """posnet-export: a model folder, with everything that translation needs."""
 
 import argparse
+import contextlib
 from pathlib import Path
+from typing import Any
 
 from posnet_fairseq.inference.arguments import CTRANSLATE2, SHORTLIST
 from posnet_fairseq.inference.search_options import add_text_options
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.files import a_path, check_new_folder, path_text
+from posnet_fairseq.shared.records import Record, read_json
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -47,6 +50,28 @@ def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-export."""
     check_new_folder(options.out, "--out")
     from posnet_fairseq.inference.exporting import export
-    from posnet_fairseq.runs.scores import scores_of
 
-    export(options, scores_of(Path(options.checkpoint)))
+    export(options, _scores_of(Path(options.checkpoint)))
+
+
+def _scores_of(checkpoint: Path) -> list[str]:
+    """Return scores and signatures as a list in Markdown; none if the file is of no run that was scored since."""
+    if checkpoint.name not in ("averaged.pt", "precomputed.pt"):
+        return []
+    report = checkpoint.parent / "report" / "report.json"
+    with contextlib.suppress(OSError, LookupError, TypeError, ValueError, AttributeError):
+        stages = [Record(checkpoint.with_name(f"{stage}.json")) for stage in ("translate", "score")]
+        if all(stage.finished for stage in stages) and report.stat().st_mtime_ns >= checkpoint.stat().st_mtime_ns:
+            content: Any = read_json(report)
+            (test_set,), settings = content["test_sets"], stages[0].content["settings"]
+            (scores,) = test_set["scores"].values()
+            search = ", ".join(f"{name.removeprefix('--')} {settings[name]}" for name in ("--beam", "--lenpen"))
+            return [
+                f"Test set of the data, {test_set['size']:,} sentences; {search}.",
+                "",
+                *(
+                    f"- {metric['label']} {scores[metric['name']]['value']:.2f} (`{metric['signature']}`)"
+                    for metric in test_set["metrics"]
+                ),
+            ]
+    return []

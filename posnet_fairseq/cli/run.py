@@ -16,7 +16,6 @@ from posnet_fairseq.runs.settings import Settings
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError, nearest
 
-INDENT = " " * 15
 USAGE = """posnet-run TARGET [OPTION ...]
 
 TARGET:
@@ -141,11 +140,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    names = textwrap.fill(", ".join(DATASETS), 100 - len(INDENT), break_on_hyphens=False)
-    names = textwrap.indent(names, INDENT)
-    usage = USAGE.format(datasets=names)
+    names = textwrap.TextWrapper(100, " " * 15, " " * 15, break_on_hyphens=False).fill(", ".join(DATASETS))
     about = "Train, translate and score, from data to scores in stages that resume."
-    parser = _Parser(prog="posnet-run", usage=usage, description=about)
+    parser = _Parser(prog="posnet-run", usage=USAGE.format(datasets=names), description=about)
     target = parser.add_argument("target", nargs="?")
     vars(target)["completions"] = (*TARGETS, *DATASETS)  # no choices: an unknown one has an error of its own
     parser.add_argument("words", nargs=argparse.REMAINDER)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import AutoLocator
 
 from posnet_fairseq.plots import style
-from posnet_fairseq.runs.training import records
+from posnet_fairseq.runs.training import records, updates_of
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import shown
 
@@ -24,22 +24,17 @@ class Curve:
     axis: str  # label, with its unit
     kind: str  # train_inner or valid
     value: str  # key of a record
-    updates: str  # key of their number
     noisy: bool = False  # neighbors are averaged, as batches differ
     from_start: bool = False  # the axis is scaled for the first updates, too
     logarithmic: bool = False
 
 
 CURVES = {
-    "loss": Curve("training loss", "bits per token", "train_inner", "nll_loss", "num_updates", noisy=True),
-    "validation loss": Curve("validation loss", "bits per token", "valid", "valid_nll_loss", "valid_num_updates"),
-    "perplexity": Curve(
-        "validation perplexity", "perplexity", "valid", "valid_ppl", "valid_num_updates", logarithmic=True
-    ),
-    "rate": Curve("learning rate", "learning rate", "train_inner", "lr", "num_updates", from_start=True),
-    "speed": Curve(
-        "training speed", "target tokens a second", "train_inner", "wps", "num_updates", noisy=True, from_start=True
-    ),
+    "loss": Curve("training loss", "bits per token", "train_inner", "nll_loss", noisy=True),
+    "validation loss": Curve("validation loss", "bits per token", "valid", "valid_nll_loss"),
+    "perplexity": Curve("validation perplexity", "perplexity", "valid", "valid_ppl", logarithmic=True),
+    "rate": Curve("learning rate", "learning rate", "train_inner", "lr", from_start=True),
+    "speed": Curve("training speed", "target tokens a second", "train_inner", "wps", noisy=True, from_start=True),
 }
 
 
@@ -60,7 +55,7 @@ def logs_of(runs: Iterable[str | Path]) -> dict[str, list[Path]]:
 def points(log: Path, curve: Curve) -> tuple[list[float], list[float]]:
     """Return updates and values of a log; of updates that were trained twice, the later values."""
     found = {
-        values[curve.updates]: values[curve.value]
+        updates_of(kind, values): values[curve.value]
         for kind, values in records(log)
         if kind == curve.kind and isinstance(values.get(curve.value), float)
     }

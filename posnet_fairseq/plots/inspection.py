@@ -1,7 +1,6 @@
 """Weights, energies and gates of the mixers of a model for one sentence."""
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,26 +81,22 @@ def observe(model: nn.Module, source: Tensor | None, target: Tensor, names: Mapp
     Source (M,) and target (N,) are token ids with the end symbol; a language model has no source. Names of queries and
     of keys are by place.
     """
-    calls: dict[str, _Call] = {}
     mixers = {name: module for name, module in model.named_modules() if isinstance(module, TokenMixer)}
+    calls: dict[nn.Module, _Call] = {}
+
+    def note(mixer: nn.Module, *call: Any) -> None:
+        calls[mixer] = call
+
     with torch.no_grad():
         with contextlib.ExitStack() as stack:
-            for name, mixer in mixers.items():
-                hook = mixer.register_forward_pre_hook(functools.partial(_note, calls, name), with_kwargs=True)
-                stack.callback(hook.remove)
+            for mixer in mixers.values():
+                stack.callback(mixer.register_forward_pre_hook(note, with_kwargs=True).remove)
             decoder: Any = getattr(model, "decoder", model)
             encoded = [] if source is None else [model.get_submodule("encoder")(source[None])]
             decoder(decoder.read_before(target[None]), *encoded)
         layers = {name: int(name.partition("layers.")[2].partition(".")[0]) + 1 for name in mixers}
-        found = [_mixing(mixer, calls[name], layers[name], names[mixer.place]) for name, mixer in mixers.items()]
+        found = [_mixing(mixer, calls[mixer], layers[name], names[mixer.place]) for name, mixer in mixers.items()]
     return sorted(found, key=lambda mixing: (PLACES.index(mixing.place), mixing.layer))
-
-
-def _note(
-    calls: dict[str, _Call], name: str, mixer: nn.Module, arguments: tuple[Tensor, ...], options: dict[str, Any]
-) -> None:
-    """Note the arguments of a mixer: a forward hook."""
-    calls[name] = arguments, options
 
 
 def _mixing(mixer: TokenMixer, call: _Call, layer: int, names: Names) -> Mixing:
@@ -149,8 +144,11 @@ def _weights_and_energies(mixer: TokenMixer, call: _Call) -> tuple[Tensor | None
         if isinstance(mixer, PositionBasedMixer):
             return weights, energy if mixer.softmax else None, None
         if isinstance(mixer, ContentBasedMixer):
-            q, k, _ = arguments
-            return weights, energy[0], None if isinstance(mixer, OffsetMixer) else _added(energy, q, k)
+            q, k, _ = arguments  # (1, H, N, d), (1, H, M, d)
+            if k is None or isinstance(mixer, OffsetMixer):  # matrices of offsets stand within the product
+                return weights, energy[0], None
+            added = (energy - q @ k.mT)[0]
+            return weights, energy[0], added if added.abs().max() > 1e-5 * energy.abs().max() else None
     return weights, None, None
 
 
@@ -170,15 +168,6 @@ def _recorded_energies(mixer: TokenMixer) -> Iterator[list[tuple[Tensor, tuple[A
         yield recorded
     finally:
         vars(mixer).pop("energy", None)
-
-
-def _added(energy: Tensor, q: Tensor, k: Tensor | None) -> Tensor | None:
-    """Return what is added to products of queries (1, H, N, d) and keys (1, H, M, d), (H, N, M), or None if nothing is.
-
-    Matrices of offsets do not count, as they stand within the product.
-    """
-    added = None if k is None else energy - q @ k.mT
-    return added[0] if added is not None and added.abs().max() > 1e-5 * energy.abs().max() else None
 
 
 def _gates(mixer: TokenMixer, query: Tensor, memory: Tensor) -> tuple[Tensor, Tensor] | tuple[None, None]:

@@ -26,13 +26,6 @@ QUERIES = {"encoder": "query", "decoder": "query (input token)", "cross": "token
 KEYS = {"encoder": "mixed token", "decoder": "mixed token", "cross": "source token"}
 READABLE = 32  # tokens on an axis of a panel; of more, every tenth position is named
 PANEL = 3.3  # inches
-UNIFORM: dict[str, Any] = {
-    "color": "#888888",
-    "linestyle": (0, (1, 1)),
-    "linewidth": 1.6,
-    "zorder": 1,
-    "label": "uniform weights",
-}
 FAR = 24  # tokens that are shown on either side, at least; twice the clip distance if that is more
 
 
@@ -43,11 +36,6 @@ class Panel:
     title: str
     matrix: Tensor
     scale: str
-
-
-def title_of(mixing: Mixing, what: str) -> str:
-    """Return a title such as "encoder self-attention, layer 1 (rposnet): mixing weights"."""
-    return f"{PLACES[mixing.place]}, layer {mixing.layer} ({mixing.mixer}): {what}"
 
 
 def of_heads(mixing: Mixing, matrices: Tensor, what: str) -> Figure:
@@ -91,8 +79,8 @@ def grid(mixing: Mixing, panels: Sequence[Panel], columns: int, what: str) -> Fi
         made.colorbar(
             colors, ax=axes, label=scale, shrink=min(1, 1.2 / math.ceil(len(panels) / columns)), aspect=30, pad=0.01
         )
-    more = "; dashed: ⌊γn⌋" if mixing.scaled else ""
-    made.suptitle(title_of(mixing, what) + more, fontsize=11)
+    title = f"{PLACES[mixing.place]}, layer {mixing.layer} ({mixing.mixer}): {what}"
+    made.suptitle(f"{title}; dashed: ⌊γn⌋" if mixing.scaled else title, fontsize=11)
     made.supxlabel(KEYS[mixing.place], fontsize=10)
     made.supylabel(QUERIES[mixing.place], fontsize=10)
     return made
@@ -114,15 +102,11 @@ def _name_tokens(axis: Axis, names: Sequence[str], named: bool, rotation: float 
         axis.set_major_locator(MaxNLocator(10, integer=True))
         axis.set_tick_params(labelsize=7)
     else:
-        axis.set_ticks(range(len(names)), [short(name) for name in names], fontsize=7, rotation=rotation)
+        texts = [name.replace("$", r"\$") for name in names]  # no mathematics
+        texts = [text if len(text) <= 12 else f"{text[:11]}…" for text in texts]
+        axis.set_ticks(range(len(texts)), texts, fontsize=7, rotation=rotation)
     if not named:
         axis.set_tick_params(labelleft=False, labelbottom=False)
-
-
-def short(name: str) -> str:
-    """Return a token, cut to the room that it has on an axis."""
-    name = name.replace("$", r"\$")  # no mathematics
-    return name if len(name) <= 12 else name[:11] + "…"
 
 
 def profile(mixings: Sequence[Mixing], take: Callable[[Mixing], Tensor], what: str) -> Figure:
@@ -136,7 +120,10 @@ def profile(mixings: Sequence[Mixing], take: Callable[[Mixing], Tensor], what: s
                 **style.line_style(head),
             )  # fmt: skip
         if take(mixing) is mixing.weights:
-            axis.plot(offsets, mixing.by_offset(mixing.uniform)[1][0], **UNIFORM)
+            axis.plot(
+                offsets, mixing.by_offset(mixing.uniform)[1][0], color="#888888", linestyle=(0, (1, 1)), linewidth=1.6,
+                zorder=1, label="uniform weights",
+            )  # fmt: skip
         axis.set_title(f"layer {mixing.layer} ({mixing.mixer})", fontsize=9)
         style.plain(axis)
         axis.tick_params(labelsize=8)

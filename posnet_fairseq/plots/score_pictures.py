@@ -36,11 +36,6 @@ class _Score(Struct):
     low: float
     high: float
 
-    @property
-    def beside(self) -> tuple[float, float]:
-        """The parts of the interval below and above the score."""
-        return max(0.0, self.value - self.low), max(0.0, self.high - self.value)
-
 
 class _Metric(Struct):
     name: str
@@ -123,10 +118,7 @@ def _against(content: _Report, figures: Mapping[str, float], title: str) -> Figu
     for axis, test_set, metric in panels:
         for place, (system, label) in enumerate(content.labels.items()):
             if system in test_set.scores and system in figures:
-                score = test_set.scores[system][metric.name]
-                beside = [[part] for part in score.beside]
-                look = style.point_style(place) | {"markersize": 6, "label": label}
-                axis.errorbar(figures[system] / unit, score.value, yerr=beside, **look)
+                style.draw_score(axis, place, figures[system] / unit, test_set.scores[system][metric.name], label)
         axis.set_xlabel(title)
     style.legend(figure, fontsize=8)
     return figure
@@ -155,7 +147,7 @@ def _gates(content: _Report, gated: Mapping[str, Mapping[bool, str]]) -> Figure:
             shift = SHIFT if with_gate else -SHIFT
             axis.errorbar(
                 [place + shift for place, _ in there], [score.value for _, score in there],
-                yerr=list(zip(*(score.beside for _, score in there), strict=True)),
+                yerr=list(zip(*(style.beside(score) for _, score in there), strict=True)),
                 color=color, marker=marker, markersize=7, capsize=3, elinewidth=0.8, linestyle="",
                 label="with the gate (gelu)" if with_gate else "without",
             )  # fmt: skip

@@ -44,11 +44,18 @@ def line_style(place: int) -> dict[str, Any]:
     return {"color": COLORS[place % len(COLORS)], "linestyle": DASHES[place // len(COLORS) % len(DASHES)]}
 
 
-def point_style(place: int) -> dict[str, Any]:
-    """Return color and marker of the points at a place, counted from 0, and the form of their intervals."""
-    marker = MARKERS[place // len(COLORS) % len(MARKERS)]
-    color = COLORS[place % len(COLORS)]
-    return {"color": color, "marker": marker, "linestyle": "", "capsize": 2, "elinewidth": 0.8}
+def draw_score(axis: Axes, place: int, x: float, score: Any, label: str, size: float = 6) -> None:
+    """Draw a score, with ``value``, ``low`` and ``high``, at x in color and marker of a place, counted from 0."""
+    axis.errorbar(
+        x, score.value, yerr=[[part] for part in beside(score)], color=COLORS[place % len(COLORS)],
+        marker=MARKERS[place // len(COLORS) % len(MARKERS)], markersize=size, linestyle="", capsize=2, elinewidth=0.8,
+        label=label,
+    )  # fmt: skip
+
+
+def beside(score: Any) -> tuple[float, float]:
+    """Return the parts of a score's interval below and above it."""
+    return max(0.0, score.value - score.low), max(0.0, score.high - score.value)
 
 
 def figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, np.ndarray]:

@@ -138,7 +138,7 @@ class CommandStage:
     source: Path | None = None
     settings: Mapping[str, str] | None = None
     remedy: str = ""
-    growing: str | None = None
+    growing: str = ""
     prepare: Callable[[], None] = lambda: None
 
     @property
@@ -157,8 +157,8 @@ class CommandStage:
     def is_done(self) -> bool:
         """Return whether nothing is left to do; refuse other settings than it was begun with."""
         record, settings, name = self.record, self._depends(), self.growing
-        grows = name is not None and record.is_exceeded(name, int(settings[name]))
-        if name is not None and grows:
+        grows = name != "" and record.is_exceeded(name, int(settings[name]))
+        if grows:
             settings[name] = record.content["settings"][name]
         if different := record.differences(settings):
             verb = "finished" if record.finished else "begun"

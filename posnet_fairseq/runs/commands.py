@@ -1,8 +1,7 @@
-"""The commands of a run's stages, and of trainings on several processes or machines."""
+"""The command of a training, on one process or several, and of the preparation of its data."""
 
 import os
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 import posnet_fairseq
@@ -64,21 +63,18 @@ def training(settings: RunSettings, data: TranslationData, device: Device, repor
 
 def tried(settings: RunSettings) -> list[str]:
     """Return arguments of fairseq-train that tell whether it understands the options of a run."""
-    return _text(settings.data_folder, "--arch", settings.arch, *settings.options.split(), *_plugin(settings))
+    arguments = [settings.data_folder, "--arch", settings.arch, *settings.options.split(), *settings.plugin]
+    return list(map(str, arguments))
 
 
 def _placed(device: Device, world: int) -> list[str]:
     """Return options of fairseq-train about where it computes."""
-    placed = _cpu(device) + ([] if device.precision == "fp32" else [f"--{device.precision}"])
+    placed = device.option + ([] if device.precision == "fp32" else [f"--{device.precision}"])
     if world == 1:
         return [*placed, "--distributed-world-size", "1"]
     # fairseq has legacy_ddp for CPUs, too: one code path on all machines.
     placed += ["--ddp-backend", "legacy_ddp", "--load-checkpoint-on-all-dp-ranks"]
     return [*placed, "--distributed-backend", "gloo"] if device.kind == "cpu" else placed
-
-
-def _cpu(device: Device) -> list[str]:
-    return ["--cpu"] if device.kind == "cpu" else []
 
 
 def _launcher(settings: RunSettings, processes: int) -> list[str]:
@@ -104,59 +100,6 @@ def _launcher(settings: RunSettings, processes: int) -> list[str]:
     return [*launch, str(short(RANK))]
 
 
-def average(settings: RunSettings) -> list[str]:
-    """Return the command that averages the checkpoints of the training."""
-    averaged = ("--num", settings.average, "--out", settings.run / "averaged.pt")
-    return _text("posnet-average", settings.run / "checkpoints", *averaged, *_plugin(settings))
-
-
-def search(settings: RunSettings) -> list[str]:
-    """Return the options of the search, which translate and which the averaged checkpoint records."""
-    lengths = ("--max-len-a", settings.max_len_a, "--max-len-b", settings.max_len_b)
-    return _text("--beam", settings.beam, "--lenpen", settings.lenpen, *lengths)
-
-
-def precompute(settings: RunSettings) -> list[str]:
-    """Return the command that stores the energies that depend on positions only."""
-    made = ("--out", settings.run / "precomputed.pt", "--or-copy")
-    return _text("posnet-precompute", settings.run / "averaged.pt", *made, *_plugin(settings))
-
-
-def translate(
-    settings: RunSettings, data: TranslationData, device: Device, test_set: str, output: str = "", *options: str
-) -> list[str]:
-    """Return the command that translates a test set into a file of the run's folder (default: named like it)."""
-    return _text(
-        *("posnet-translate", settings.run / "precomputed.pt", "--data", settings.data_folder),
-        *("--input", settings.data_folder / f"{test_set}.{data.source}"),
-        *("--output", settings.run / (output or f"{test_set}.{data.target}")),
-        *search(settings),
-        *("--on-long", "truncate", *_cpu(device)),
-        *(("--processes", device.processes) if device.processes > 1 else ()),
-        *(*options, *_plugin(settings)),
-    )
-
-
-def score(settings: RunSettings, data: TranslationData, device: Device, test_set: str, report: Path) -> list[str]:
-    """Return the command that scores the translation of a test set, with a folder for its report."""
-    return _text(
-        *("posnet-score", "--source", settings.data_folder / f"{test_set}.{data.source}"),
-        *("--reference", settings.data_folder / f"{test_set}.{data.target}"),
-        *("--language-pair", f"{data.source}-{data.target}"),
-        *("--system", f"{settings.system}={settings.run / f'{test_set}.{data.target}'}"),
-        *("--metrics", settings.metrics, "--out", report, *_cpu(device), *(["--lowercase"] * data.lowercase)),
-    )
-
-
-def prepare(dataset: str, folder: Path, *options: str) -> Sequence[str]:
+def prepare(dataset: str, folder: Path, *options: str) -> list[str]:
     """Return the command that makes a dataset."""
-    return _text("posnet-prepare", dataset, *options, "--out", folder)
-
-
-def _plugin(settings: RunSettings) -> list[Path | str]:
-    """Return the options of posnet's commands that give them the user's own mixers."""
-    return ["--user-dir", settings.user_dir] if settings.user_dir else []
-
-
-def _text(*command: object) -> list[str]:
-    return list(map(str, command))
+    return ["posnet-prepare", dataset, *options, "--out", str(folder)]

@@ -152,22 +152,17 @@ def quickstart(settings: QuickstartSettings) -> None:
         show_samples(folder / "comparison.yaml")
 
 
-def sample_indices(sources: Sequence[str]) -> list[int]:
-    """Return evenly spread sentences of a length at which a small model shows what it can do."""
-    fitting = [i for i, source in enumerate(sources) if 4 <= len(source.split()) <= 10]
-    return fitting[:: max(1, len(fitting) // SAMPLES)][:SAMPLES]
-
-
 def show_samples(path: Path) -> None:
-    """Print those of the first test set."""
+    """Print evenly spread sentences of a length at which a small model shows what it can do."""
     plan = read_plan(path)
     test_set = plan.test_sets[0]
     outputs = {plan.systems[system]: runs[0] for system, runs in test_set.outputs.items()}
     labels = ["source", *outputs, "reference"]
     texts = read_parallel(test_set.source, *outputs.values(), *test_set.references)
     width = max(map(len, labels))
+    fitting = [index for index, source in enumerate(texts[0]) if 4 <= len(source.split()) <= 10]
     console = Console(highlight=False)
-    for index in sample_indices(texts[0]):
+    for index in fitting[:: max(1, len(fitting) // SAMPLES)][:SAMPLES]:
         console.print()
         for label, lines in zip(labels, texts, strict=True):
             console.print(escape(f"{label:>{width}}  {visible(lines[index])}"), soft_wrap=True)

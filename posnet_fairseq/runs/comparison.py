@@ -16,7 +16,7 @@ import yaml
 from posnet_eval.report.wording import listed
 from posnet_fairseq.runs.command_stage import last_attempt
 from posnet_fairseq.runs.run_settings import TranslationData
-from posnet_fairseq.runs.training import progress, records, training_speed
+from posnet_fairseq.runs.training import gpu_memory, progress, training_speed
 from posnet_fairseq.shared.command import NO_READER
 from posnet_fairseq.shared.errors import UsageError, flag, visible
 from posnet_fairseq.shared.files import replacing
@@ -53,13 +53,9 @@ def decoding_speed(run: Path, stage: str = "translate") -> float | None:
 
 def peak_memory(run: Path) -> float:
     """Return the bytes that training took at most: of a GPU where there is one, else of the largest process."""
-    log = (run / "train.log").read_text(encoding="utf-8", errors="replace")
-    free = [values["gb_free"] for kind, values in records(run / "train.log") if "gb_free" in values]
-    total = re.findall(r"total memory = ([\d.]+) GB", log)
-    if free and total:
-        return (float(total[0]) - min(free)) * 2**30
+    of_gpu = gpu_memory((run / "train.log").read_text(encoding="utf-8", errors="replace"))
     attempts = Record(run / "train.json").content["attempts"]
-    return max((attempt.get("peak_memory_bytes", 0) for attempt in attempts), default=0)
+    return of_gpu or max((attempt.get("peak_memory_bytes", 0) for attempt in attempts), default=0)
 
 
 class Column(NamedTuple):
@@ -91,13 +87,6 @@ def conditions(run: Path, stage: str) -> str:
     machine = {name: value for name, value in attempt["machine"].items() if name != "host"}
     where = ("--cpu", "--bf16", "--fp16", "--distributed-world-size", "--nproc-per-node", "--nnodes", "--processes")
     return f"{machine} {[pair for pair in itertools.pairwise([*attempt['command'], '']) if pair[0] in where]}"
-
-
-def load(run: Path, stage: str) -> float:
-    """Return the load average when a stage ended if it exceeded the cores, so that others slowed it; else 0."""
-    attempt = _last(run, stage)
-    average: float = attempt.get("load_average", 0.0)
-    return average if average > attempt["machine"]["cores"] + BUSY else 0.0
 
 
 def data_sentence(folder: Path) -> str:
@@ -203,9 +192,14 @@ class Comparison:
         return [said] if loads else []
 
     def _loads(self, stage: str) -> dict[str, float]:
-        """Return the largest load average of the systems for which :func:`load` has one."""
-        found = {self.labels[name]: max(load(run, stage) for run in runs) for name, runs in self.runs.items()}
-        return {system: most for system, most in found.items() if most}
+        """Return the largest load average when a stage ended, of systems where it exceeded the cores: others worked."""
+        found: dict[str, float] = {}
+        for name, runs in self.runs.items():
+            for attempt in (_last(run, stage) for run in runs):
+                average = attempt.get("load_average", 0.0)
+                if average > attempt["machine"]["cores"] + BUSY:
+                    found[self.labels[name]] = max(average, found.get(self.labels[name], 0.0))
+        return found
 
 
 def options_of(checkpoint: Path) -> Any:
@@ -231,10 +225,7 @@ def differences(checkpoints: Mapping[str, Path], baseline: str) -> list[str]:
 
 
 def _besides_mixer(cfg: Any) -> dict[str, str]:
-    """Return the options of a translation model that are none of its mixers', by flag, or the mixers' defaults.
-
-    The mixer of the decoder is one of them: it may be another than the encoder's.
-    """
+    """Return the options of a translation model by flag, without its mixers' own; the decoder's mixer is one."""
     from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
     from posnet_fairseq.registry import option_fields
     from posnet_fairseq.transformer.model_options import TransformerOptions

@@ -48,6 +48,11 @@ class Device:
     memory: int | None = None  # bytes of each GPU
     threads: int | None = None  # of each process on CPUs
 
+    @property
+    def option(self) -> list[str]:
+        """What commands that compute there are told."""
+        return ["--cpu"] if self.kind == "cpu" else []
+
 
 def find_device(settings: TrainingSettings) -> Device:
     """Return the device of a run on this machine."""

@@ -120,18 +120,19 @@ def _prepared(text: Path | None) -> Path:
     return data
 
 
-def figures(run: Path) -> tuple[float, float, float, float]:
-    """Return parameters, target tokens a second, and perplexities of the validation set, the least, and test set."""
-    log, evaluation = (run / "train.log").read_text(encoding="utf-8", errors="replace"), last_attempt(run / "eval.log")
-    counted = re.search(r"num\. shared model params: ([\d,]+)", log)
+def figures(run: Path) -> tuple[str, str, str, str]:
+    """Return texts of parameters, target tokens a second, the least validation perplexity and that of the test set."""
+    log, evaluation = run / "train.log", last_attempt(run / "eval.log")
+    counted = re.search(r"num\. shared model params: ([\d,]+)", log.read_text(encoding="utf-8", errors="replace"))
     test = re.search(r"Perplexity: ([\d.]+)", evaluation)
-    speed = training_speed(run / "train.log")
+    speed = training_speed(log)
     if "invalid sizes" in evaluation or not (counted and test and speed):
         raise UsageError(
             f"{run}: train.log or eval.log lacks figures, or fairseq-eval-lm has left out blocks that are too long for "
             "the model. Remove this folder and run again."
         )
-    return float(counted[1].replace(",", "")), speed, best_validation(run / "train.log")[0], float(test[1])
+    parameters = f"{int(counted[1].replace(',', '')) / 1e6:.2f}M"
+    return parameters, f"{speed:,.0f}", f"{best_validation(log)[0]:.1f}", f"{float(test[1]):.1f}"
 
 
 def print_figures(seed: int, runs: Sequence[Path]) -> None:
@@ -141,9 +142,7 @@ def print_figures(seed: int, runs: Sequence[Path]) -> None:
     for column in ("params", "train\ntokens/s", "perplexity\nvalidation", "perplexity\ntest"):
         table.add_column(column, justify="right", no_wrap=True)
     for run in runs:
-        parameters, speed, valid, test = figures(run)
-        texts = f"{parameters / 1e6:.2f}M", f"{speed:,.0f}", f"{valid:.1f}", f"{test:.1f}"
-        table.add_row(run.name.split("_s")[0], *texts)
+        table.add_row(run.name.split("_s")[0], *figures(run))
     console = Console(highlight=False)
     print_table(table, console)
     console.print("Perplexity per sentencepiece piece, in blocks of 160 without context from the block before.")

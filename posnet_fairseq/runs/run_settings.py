@@ -219,6 +219,11 @@ class RunSettings(TrainingSettings):
         """The architecture, as fairseq-train's ``--arch`` names it."""
         return f"{self.mixer}_{self.size}"
 
+    @property
+    def plugin(self) -> list[Path | str]:
+        """Options of posnet's commands that give them the user's own mixers."""
+        return ["--user-dir", self.user_dir] if self.user_dir else []
+
 
 @dataclass(frozen=True)
 class TranslationData:

@@ -68,16 +68,18 @@ class Run:
     device: Device
     work: Work
 
-    def stage(self, name: str, source: str, made: str, command: Sequence[str], records: Sequence[str] = ()) -> None:
+    def stage(
+        self, name: str, source: str, made: str, command: Sequence[object], records: Sequence[object] = ()
+    ) -> None:
         """Make a file of the run's folder of another one by a command.
 
         ``records`` are arguments of what the file only records: it need not be made again when they change.
         """
-        whole, folder = [*command, *records], self.settings.run
+        whole, folder = [*map(str, command), *map(str, records)], self.settings.run
         if self.settings.dry_run:
             show(whole)
             return
-        depends = settings_of(command, {"dataset": self.data.key}, self._places)
+        depends = settings_of(whole[: len(command)], {"dataset": self.data.key}, self._places)
         do(CommandStage(folder, name, whole, folder / made, folder / source, depends), self.work)
 
     @property
@@ -109,29 +111,56 @@ class Run:
         train(settings.run, training, settings.average, work, self._places, remedy, more)
 
     def average(self) -> None:
-        """Average checkpoints of the training."""
-        command, records = commands.average(self.settings), commands.search(self.settings)
-        self.stage("average", "train.json", "averaged.pt", command, records)
+        """Average checkpoints of the training, and record how to search."""
+        made = ("--num", self.settings.average, "--out", self.settings.run / "averaged.pt")
+        command = ["posnet-average", self.settings.run / "checkpoints", *made, *self.settings.plugin]
+        self.stage("average", "train.json", "averaged.pt", command, self._search)
 
     def precompute(self) -> None:
         """Store the energies that depend on positions only."""
-        self.stage("precompute", "averaged.pt", "precomputed.pt", commands.precompute(self.settings))
+        made = ("--out", self.settings.run / "precomputed.pt", "--or-copy")
+        command = ["posnet-precompute", self.settings.run / "averaged.pt", *made, *self.settings.plugin]
+        self.stage("precompute", "averaged.pt", "precomputed.pt", command)
 
     def translate(self) -> None:
         """Translate all test sets."""
         for name in self.data.test_sets:
-            command = commands.translate(self.settings, self.data, self.device, name)
-            self.stage(stage_of("translate", name), "precomputed.pt", f"{name}.{self.data.target}", command)
+            self.translate_set(stage_of("translate", name), name, f"{name}.{self.data.target}")
+
+    def translate_set(self, stage: str, name: str, output: str, *options: str) -> None:
+        """Translate a set of the data into a file of the run's folder."""
+        settings, processes = self.settings, self.device.processes
+        command = [
+            *("posnet-translate", settings.run / "precomputed.pt", "--data", settings.data_folder),
+            *("--input", settings.data_folder / f"{name}.{self.data.source}", "--output", settings.run / output),
+            *(*self._search, "--on-long", "truncate", *self.device.option),
+            *(("--processes", processes) if processes > 1 else ()),
+            *(*options, *settings.plugin),
+        ]
+        self.stage(stage, "precomputed.pt", output, command)
+
+    @property
+    def _search(self) -> Sequence[object]:
+        settings = self.settings
+        lengths = ("--max-len-a", settings.max_len_a, "--max-len-b", settings.max_len_b)
+        return "--beam", settings.beam, "--lenpen", settings.lenpen, *lengths
 
     def score(self) -> None:
         """Score all translations, then print what posnet-score has printed, when all are done: perhaps nobody reads."""
-        reports = {name: self.settings.run / stage_of("report", name) for name in self.data.test_sets}
+        settings, data = self.settings, self.data
+        reports = {name: settings.run / stage_of("report", name) for name in data.test_sets}
         for name, report in reports.items():
-            command = commands.score(self.settings, self.data, self.device, name, report)
-            made = f"{report.name}/report.html"
-            self.stage(stage_of("score", name), f"{name}.{self.data.target}", made, command)
-        for name, report in reports.items() if not self.settings.dry_run else ():
-            printed = last_attempt(self.settings.run / f"{stage_of('score', name)}.log")
+            translation = f"{name}.{data.target}"
+            command = [
+                *("posnet-score", "--source", settings.data_folder / f"{name}.{data.source}"),
+                *("--reference", settings.data_folder / translation),
+                *("--language-pair", f"{data.source}-{data.target}"),
+                *("--system", f"{settings.system}={settings.run / translation}", "--metrics", settings.metrics),
+                *("--out", report, *self.device.option, *(["--lowercase"] * data.lowercase)),
+            ]
+            self.stage(stage_of("score", name), translation, f"{report.name}/report.html", command)
+        for name, report in reports.items() if not settings.dry_run else ():
+            printed = last_attempt(settings.run / f"{stage_of('score', name)}.log")
             table = printed[max(0, printed.find(f"{name}, ")) :]  # from its title on
             place = f"report: {shown(report)}".replace("\\", r"\\")  # the folder may have been moved
             print(re.sub(r"report: .*(?=/report\.html)", place, table), end="", flush=True)

@@ -15,7 +15,6 @@ from posnet_fairseq.runs.command_stage import CommandStage, Work, do, settings_o
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import elsewhere
 from posnet_fairseq.shared.progress import Bar, ProgressReporter
-from posnet_fairseq.shared.records import Record
 from posnet_fairseq.shared.selection import best_index
 
 LINES = 10  # about progress, where there is no terminal
@@ -52,6 +51,12 @@ def training_speed(path: Path | str) -> float | None:
     return statistics.median(rates) if rates else None
 
 
+def gpu_memory(log: str) -> float | None:
+    """Return the bytes of a GPU that a training has taken at most, by its output; None if it had no GPU."""
+    free, total = (re.findall(pattern, log) for pattern in (r'"gb_free": "?([\d.]+)', r"total memory = ([\d.]+) GB"))
+    return (float(total[0]) - min(map(float, free))) * 2**30 if free and total else None
+
+
 def cpu_seconds_per_update(path: Path | str) -> float | None:
     """Return CPU seconds of an update in a log, validations and checkpoints included; None if it does not have them.
 
@@ -68,13 +73,17 @@ def cpu_seconds_per_update(path: Path | str) -> float | None:
     return sum(seconds for _, seconds in steps) / sum(updates for updates, _ in steps) if steps else None
 
 
+def validations(path: Path | str) -> dict[int, float]:
+    """Return the perplexity of the validation set by the number of updates, the later of updates that were repeated."""
+    return {updates_of(kind, values): values["valid_ppl"] for kind, values in records(path) if kind == "valid"}
+
+
 def best_validation(path: Path | str) -> tuple[float, int]:
     """Return the least perplexity of the validation set in a log, and the number of updates until then."""
-    valid = (values for kind, values in records(path) if kind == "valid")
-    found = [(values["valid_ppl"], int(values["valid_num_updates"])) for values in valid]
+    found = validations(path)
     if not found:
         raise UsageError(f"{path} lacks validation perplexities: it may have been cut. Remove its run and run again.")
-    return min(found)
+    return min((perplexity, updates) for updates, perplexity in found.items())
 
 
 def _number(value: Any) -> Any:
@@ -99,11 +108,7 @@ def remove_old(folder: Path, log: Path, average: int) -> None:
     paths = {int(match[1]): path for path, match in found.items() if match}
     if len(paths) <= average:
         return
-    valid: dict[float, float] = {}
-    for kind, values in records(log):
-        if kind == "valid":
-            perplexity = values["valid_ppl"]
-            valid[values["valid_num_updates"]] = perplexity if math.isfinite(perplexity) else math.inf
+    valid = {number: value if math.isfinite(value) else math.inf for number, value in validations(log).items()}
     updates = sorted(paths)
     best = best_index([valid.get(number) for number in updates])
     kept = {*updates[best : best + average], *updates[-average:]}
@@ -131,14 +136,19 @@ def option(arguments: Sequence[str], name: str) -> str:
     return arguments[arguments.index(name) + 1]
 
 
-def progress(log: Path) -> tuple[int, dict[str, Any] | None]:
-    """Return the number of updates done, and the values of the last validation or None."""
-    updates, valid = 0, None
+def progress(log: Path) -> tuple[int, int, float]:
+    """Return the number of updates done, and that of the last validation, 0 if there was none, with its perplexity."""
+    updates, validated, perplexity = 0, 0, math.nan
     for kind, values in records(log):
-        updates = int(values["num_updates" if kind == "train_inner" else "valid_num_updates"])
+        updates = updates_of(kind, values)
         if kind == "valid":
-            valid = values
-    return updates, valid
+            validated, perplexity = updates, values["valid_ppl"]
+    return updates, validated, perplexity
+
+
+def updates_of(kind: str, values: Mapping[str, Any]) -> int:
+    """Return the number of updates that were done when a record of a log was written."""
+    return int(values["num_updates" if kind == "train_inner" else "valid_num_updates"])
 
 
 def _watcher(
@@ -149,22 +159,20 @@ def _watcher(
 
     def look(bar: Bar) -> None:
         nonlocal size, said
-        is_first, before = not size, size
-        size = stage.log.stat().st_size
+        before, size = size, stage.log.stat().st_size
         if size == before:
             return
-        done, valid = progress(stage.log)
+        done, validated, perplexity = progress(stage.log)
         # How many of LINES parts of the training the last validation has behind it.
-        part = int(valid["valid_num_updates"]) * LINES // updates if valid else 0
-        if is_first:
-            bar.go_on_from(done, stage.record.seconds)
-        else:
+        part = validated * LINES // updates
+        if before:
             bar.move_to(done)
-        if valid and part > said and not is_first:
+        else:
+            bar.go_on_from(done, stage.record.seconds)
+        if before and part > said:
             left = f", {bar.time_left}" if bar.time_left else ""
             report.say(
-                f"{stage.run.name}: {int(valid['valid_num_updates']):,} of {updates:,} updates, validation "
-                f"perplexity {valid['valid_ppl']:.1f}{left}"
+                f"{stage.run.name}: {validated:,} of {updates:,} updates, validation perplexity {perplexity:.1f}{left}"
             )
         said = part
         remove_old(folder, stage.log, average)
@@ -201,7 +209,7 @@ def train(
             work.report.say(remark)
 
     stage.prepare = prepare
-    if Record(run / "train.json").is_exceeded(LENGTH, updates):
+    if stage.record.is_exceeded(LENGTH, updates):
         work.report.say(f"{run.name}: training continues from update {progress(stage.log)[0]:,} to {updates:,}")
     was_done = stage.record.finished
     do(stage, work, "updates", updates, _watcher(stage, folder, average, updates, work.report))

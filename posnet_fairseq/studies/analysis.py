@@ -29,7 +29,6 @@ class Analysis:
         self._first = results[self.systems[0]][0]
         self.metrics = study.metrics(self._first.data.target)
         self.test_sets = list(self._first.test_sets)
-        self._rows: dict[tuple[str, ...], FloatArray] = {}
         self._scored: dict[tuple[str, ...], Runs] = {}
 
     def title(self, test_set: str) -> str:
@@ -46,11 +45,8 @@ class Analysis:
 
     def statistics(self, system: str, test_set: str, metric: str, precision: str = "float32") -> FloatArray:
         """Return (R, N, K) statistics of N segments in R runs."""
-        key = (system, test_set, metric, precision)
-        if key not in self._rows:
-            translations = [getattr(run.test_sets[test_set], precision) for run in self.results[system]]
-            self._rows[key] = np.stack([getattr(each, metric).segments.unpack() for each in translations])
-        return self._rows[key]
+        translations = [getattr(run.test_sets[test_set], precision) for run in self.results[system]]
+        return np.stack([getattr(each, metric).segments.unpack() for each in translations])
 
     def _runs(self, system: str, test_set: str, metric: str, precision: str = "float32") -> Runs:
         """Return the scores of a system's runs, and those on resampled test sets, the same ones for all systems."""

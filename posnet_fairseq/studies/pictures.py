@@ -82,18 +82,16 @@ def _against(axis: Axes, analysis: Analysis, test_set: str, cost: Mapping[str, f
         [cost[system] for system in best], [scores[system].value for system in best],
         color="#888888", linewidth=1, linestyle="--", drawstyle="steps-post", zorder=0,
     )  # fmt: skip
-    looks = {system: style.point_style(place) for place, system in enumerate(analysis.systems)}
+    places = {system: place for place, system in enumerate(analysis.systems)}
     for system, score in scores.items():
-        beside = [[max(0.0, score.value - score.low)], [max(0.0, score.high - score.value)]]
-        size = 8 if system in best else 6
-        axis.errorbar(cost[system], score.value, yerr=beside, markersize=size, label=system, **looks[system])
+        style.draw_score(axis, places[system], cost[system], score, system, 8 if system in best else 6)
     height, top = axis.get_ylim()
     step = 0.03 * (top - height)
     for system in best:  # names to the left and above, where a front has no points; higher than the one before
         height = max(scores[system].value, height + step)
         axis.annotate(
             system, (cost[system], height), xytext=(-6, 4), ha="right",
-            textcoords="offset points", fontsize=8, color=looks[system]["color"],
+            textcoords="offset points", fontsize=8, color=style.line_style(places[system])["color"],
         )  # fmt: skip
     left, right = axis.get_xlim()
     axis.set_xlim(left - 0.2 * (right - left), right)  # room for the first name

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from posnet_eval.metrics.base import Metric
-from posnet_fairseq.runs import commands, parsers
+from posnet_fairseq.runs import commands, parsers, training
 from posnet_fairseq.runs.command_stage import Work
 from posnet_fairseq.runs.compare import check_options
 from posnet_fairseq.runs.comparison import MODEL, decoding_speed, parameters, peak_memory
@@ -18,7 +18,6 @@ from posnet_fairseq.runs.jobs import do_all
 from posnet_fairseq.runs.run_settings import RunSettings, TranslationData
 from posnet_fairseq.runs.settings import Settings, given, setting
 from posnet_fairseq.runs.single_run import Run, prepare_data, run_attached, say, stage_of
-from posnet_fairseq.runs.training import best_validation, cpu_seconds_per_update, records, training_speed
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_folder
 from posnet_fairseq.shared.progress import shown
@@ -174,8 +173,8 @@ def choose_beam(run: Run, beams: Sequence[int], bleu: Metric) -> tuple[int, dict
         return beams[0], found
     for beam in beams:
         output = f"valid.beam{beam}.{run.data.target}"
-        settings = dataclasses.replace(run.settings, beam=beam)
-        run.stage(f"beam-{beam}", MODEL, output, commands.translate(settings, run.data, run.device, "valid", output))
+        searching = dataclasses.replace(run, settings=dataclasses.replace(run.settings, beam=beam))
+        searching.translate_set(f"beam-{beam}", "valid", output)
         found[str(beam)] = round(_scored(run, {"bleu": bleu}, output, "valid")["bleu"].score, 2)
     return max(sorted(beams), key=lambda beam: found[str(beam)]), found
 
@@ -191,9 +190,11 @@ def translated(run: Run, metrics: Mapping[str, Metric]) -> dict[str, Any]:
     for name, of_test_set in found.items():
         for precision, more in {"float32": (), "int8": ("--dtype", "int8")}.items():
             output, stage = f"{name}.{precision}.{run.data.target}", f"{stage_of('translate', name)}-{precision}"
-            run.stage(stage, MODEL, output, commands.translate(run.settings, run.data, run.device, name, output, *more))
+            run.translate_set(stage, name, output, *more)
+            attempts = Record(run.settings.run / f"{stage}.json").content["attempts"]
+            seconds = [attempt.get("cpu_seconds") for attempt in attempts]  # None of one that was killed
             of_test_set[precision] = _scored(run, metrics, output, name) | {
-                "cpu_seconds": cpu_seconds(run.settings.run / f"{stage}.json"),
+                "cpu_seconds": None if None in seconds else round(sum(seconds), 1),
                 "sentences_per_second": decoding_speed(run.settings.run, stage),
             }
     return found
@@ -211,19 +212,21 @@ def model_of(settings: RunSettings) -> dict[str, int]:
 def training_of(run: Path) -> dict[str, Any]:
     """Return what the training of a run took and what became of it: its length, time, memory and curves."""
     log, content = run / "train.log", Record(run / "train.json").content
-    valid = {int(values["valid_num_updates"]): values["valid_ppl"] for kind, values in records(log) if kind == "valid"}
-    train = {int(values["num_updates"]): values["nll_loss"] for kind, values in records(log) if kind == "train_inner"}
+    valid, train = training.validations(log), {}
+    for kind, values in training.records(log):
+        if kind == "train_inner":
+            train[int(values["num_updates"])] = values["nll_loss"]
     step = max(1, len(train) // 100)
-    perplexity, best = best_validation(log)
+    perplexity, best = training.best_validation(log)
     last = content["attempts"][-1]
     return {
         "updates": max(valid),
         "best_update": best,
         "best_perplexity": perplexity,
         "seconds": content["seconds"],
-        "cpu_seconds_per_update": cpu_seconds_per_update(log) if "--cpu" in last["command"] else None,
+        "cpu_seconds_per_update": training.cpu_seconds_per_update(log) if "--cpu" in last["command"] else None,
         "attempts": len(content["attempts"]),
-        "tokens_per_second": training_speed(log),
+        "tokens_per_second": training.training_speed(log),
         "peak_memory_bytes": peak_memory(run),
         "validation": {"updates": list(valid), "perplexity": list(valid.values())},
         "loss": {"updates": list(train)[::step], "bits": list(train.values())[::step]},
@@ -244,13 +247,7 @@ def cost_of(run: Run, baseline: RunSettings) -> dict[str, Any] | None:
         commands.training(dataclasses.replace(each, updates=update_cost.UPDATES), run.data, run.device, run.work.report)
         for each in (run.settings, baseline)
     ]
-    command = update_cost.measuring(out, *(training.arguments for training in trainings))
+    command = update_cost.measuring(out, *(each.arguments for each in trainings))
     run.stage("cost", "train.json", out.name, command)
     found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     return found
-
-
-def cpu_seconds(path: Path) -> float | None:
-    """Return CPU seconds of all attempts of a stage; None if one was killed, which leaves none."""
-    found = [attempt.get("cpu_seconds") for attempt in Record(path).content["attempts"]]
-    return None if None in found else round(sum(found), 1)

@@ -97,16 +97,13 @@ def test_all_multiplications_by_stored_weights_are_counted():
     assert found.static == layers * (rposnet + cross + feed_forward) + length * width * WORDS
 
 
-def test_energy_is_only_what_is_given():
-    found = Count(static=1, digital=10, reads=100, dac=1000, adc=10000)
-    assert found.joules({}) == 0
-    assert found.joules({"adc": 2e-12, "digital": 1e-12}) == pytest.approx(2.001e-8)
-
-
 @pytest.mark.thorough  # 4 s
 def test_table_and_json(capsys):
     mixers.main("rposnet --crossbars --size tiny --tile-size 64 --joules adc=1e-12".split())
     assert "joules" in capsys.readouterr().out
+    mixers.main("rposnet --crossbars --size tiny --joules adc=2e-12 digital=1e-12 --json".split())
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["joules"] == pytest.approx(2e-12 * row["adc"] + 1e-12 * row["digital"])
     mixers.main("--crossbars --size tiny --json".split())
     rows = json.loads(capsys.readouterr().out)
     assert [row["mixer"] for row in rows] == mixer_names()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.commands import ROOT
+from support.documents import ROOT, prose
 
 DOCUMENTS = sorted(
     [
@@ -15,27 +15,20 @@ DOCUMENTS = sorted(
         *ROOT.glob("recipes/*/*.md"),
     ]
 )
-# Pages of the site that are made of a file of the repository, or are its title page.
-PAGES = {
-    "readme.md": "README.md",
-    "results.md": "RESULTS.md",
-    "changelog.md": "CHANGELOG.md",
-    "contributing.md": "CONTRIBUTING.md",
-}
-SITE = ROOT / "docs"
+# Pages of the site that are made of a file of the repository.
+PAGES = {path.name.lower(): path for path in ROOT.glob("*.md")}
 
 
 def headings(path):
     """The title of a document, and its headings by anchor."""
-    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
-    found = re.findall(r"^#{1,4} (.*)$", text, re.M)
+    found = re.findall(r"^#{1,4} (.*)$", prose(path.read_text(encoding="utf-8")), re.M)
     anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-"): heading for heading in found}
     return found[0] if found else None, anchors
 
 
 def links(path):
     """Text and target of the links to documents."""
-    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+    text = prose(path.read_text(encoding="utf-8"))
     for words, target in re.findall(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)", text):
         file, _, anchor = target.partition("#")
         if not target.startswith("http") and (not file or file.endswith(".md")):
@@ -51,8 +44,8 @@ LINKS = [(path, *link) for path in DOCUMENTS for link in links(path)]
 def test_a_link_is_called_as_what_it_leads_to(path, words, file, anchor):
     """By the title of the page or of the section, whole or up to its colon, or by the path of the file."""
     found = (path.parent / file).resolve() if file else path
-    if found.parent == SITE and found.name in PAGES:
-        found = ROOT / PAGES[found.name]
+    if found.parent == ROOT / "docs":
+        found = PAGES.get(found.name, found)
     assert found.is_file(), f"{file} is not there"
     title, anchors = headings(found)
     if anchor:

@@ -93,18 +93,28 @@ def shares(monkeypatch, settings):
 
     def divide(jobs, there, visible=None, **texts):
         monkeypatch.setattr(devices, "gpus", lambda: (there, True))
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible) if visible else monkeypatch.delenv(
-            "CUDA_VISIBLE_DEVICES", raising=False
-        )
-        found = settings(jobs=str(jobs), **texts)
-        return devices.shares(jobs, found)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if visible:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        return devices.shares(jobs, settings(**texts))
 
     return divide
 
 
-@pytest.mark.parametrize(("number", "expected"), [(1, ["4,5,6,7"]), (2, ["4,5", "6,7"]), (3, ["4", "5", "6"])])
-def test_gpus_are_shared_equally(shares, number, expected):
-    found = shares(number, 4, "4,5,6,7")
+@pytest.mark.parametrize(
+    ("number", "visible", "count", "expected"),
+    [
+        (1, "4,5,6,7", 4, ["4,5,6,7"]),
+        (2, "4,5,6,7", 4, ["4,5", "6,7"]),
+        (3, "4,5,6,7", 4, ["4", "5", "6"]),
+        (2, None, 2, ["0", "1"]),
+        (2, "GPU-8932f937, GPU-aa", 2, ["GPU-8932f937", "GPU-aa"]),
+        (2, "2,0,-1,1", 2, ["2", "0"]),  # CUDA sees no more than these
+        (2, "0,1,2,9", 3, ["0", "1"]),
+    ],
+)
+def test_gpus_are_shared_equally_by_the_names_that_they_were_given(shares, number, visible, count, expected):
+    found = shares(number, count, visible)
     assert [share.environment["CUDA_VISIBLE_DEVICES"] for share in found] == expected
     assert {share.gpus for share in found} == {expected[0].count(",") + 1}
 
@@ -120,20 +130,6 @@ def test_gpus_are_shared_equally(shares, number, expected):
 def test_no_job_is_left_without_a_gpu(shares, jobs, there, gpus, sentence):
     with pytest.raises(UsageError, match=sentence):
         shares(jobs, there, **gpus)
-
-
-@pytest.mark.parametrize(
-    ("visible", "count", "expected"),
-    [
-        (None, 2, ["0", "1"]),
-        ("GPU-8932f937, GPU-aa", 2, ["GPU-8932f937", "GPU-aa"]),
-        ("2,0,-1,1", 2, ["2", "0"]),  # CUDA sees no more than these
-        ("0,1,2,9", 3, ["0", "1"]),
-    ],
-)
-def test_gpus_are_shared_by_the_names_that_they_were_given(shares, visible, count, expected):
-    found = shares(2, count, visible)
-    assert [share.environment["CUDA_VISIBLE_DEVICES"] for share in found] == expected
 
 
 def test_cores_are_shared(monkeypatch, shares):
@@ -208,10 +204,6 @@ def pool(monkeypatch, settings, tmp_path):
     return functools.partial(jobs.failures, todo, [devices.Share({})])
 
 
-def run_of(folder, name):
-    return folder / "runs" / "data" / f"{name}_tiny_s1"
-
-
 def begun(folder):
     return {path.name for path in folder.glob("data/?.1")}
 
@@ -229,7 +221,7 @@ def test_an_interrupted_comparison_says_how_to_go_on(pool, monkeypatch, capfd):
 
 @pytest.mark.parametrize("damage", [b"{", None])
 def test_damaged_record_of_a_run_does_not_hurt_the_others(pool, tmp_path, damage):
-    record = run_of(tmp_path, "b") / "train.json"
+    record = tmp_path / "runs/data/b_tiny_s1/train.json"
     record.mkdir() if damage is None else record.write_bytes(damage)
     assert [run.system for run in pool()] == ["b"]
     assert begun(tmp_path) == {"a.1", "b.1", "c.1"}
@@ -324,14 +316,11 @@ def test_commands_end_with_the_recipe(tmp_path, number, work):
         wait_until(lambda: note.exists() and note.read_text().strip(), "it never began")
         command = int(note.read_text())
         # While Python still forks, it drops the exception of an interrupt.
-        wait_until(lambda: waits(recipe.pid), "it never waited for the command")
+        state = Path(f"/proc/{recipe.pid}/stat")
+        wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "S", "it never waited for the command")
         recipe.send_signal(number)
     assert recipe.returncode in {-number, 128 + number}
     wait_until(lambda: not sleeps(command), "it lives on")
-
-
-def waits(process):
-    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
 def sleeps(process):

@@ -73,60 +73,43 @@ def test_environment_without_pip_is_used_if_it_serves(root, tmp_path, link):
     assert contents(tmp_path) == before
 
 
-def without_posnet(venv, root, tmp_path):
-    made_by_hand(venv)
+def of_another_checkout(root):
+    elsewhere = made_by_hand(root.parent / "elsewhere")
+    (elsewhere / "posnet-0123456789abcdef").touch()  # made by posnet, but not here
+    (root / ".venv").symlink_to(elsewhere)
 
 
-def of_another_checkout(venv, root, tmp_path):
-    made_by_hand(tmp_path / "elsewhere")
-    (tmp_path / "elsewhere/posnet-0123456789abcdef").touch()  # made by posnet, but not here
-    venv.symlink_to(tmp_path / "elsewhere")
-
-
-def without_a_command(venv, root, tmp_path):
-    (made_by_hand(venv, root) / "bin/torchrun").unlink()
-
-
-def with_an_old_package(venv, root, tmp_path):
-    (folder,) = made_by_hand(venv, root).glob("lib/python*/site-packages")
+def with_an_old_package(root):
+    (folder,) = made_by_hand(root / ".venv", root).glob("lib/python*/site-packages")
     (folder / "rich-0.1.dist-info").mkdir()
     (folder / "sacrebleu-0.1.dist-info").mkdir()
     (folder / "sacrebleu-0.1.dist-info/METADATA").write_text("Name: sacrebleu\nVersion: 0.1\n")
 
 
-def moved(venv, root, tmp_path):
-    made_by_hand(root / "before", root).rename(venv)
+def of_another_python(root):
+    (root / ".venv/bin").mkdir(parents=True)
+    (root / ".venv/bin/python").write_text('#!/bin/sh\n[ "$1" != --version ] || echo Python 3.10.9\n[ -z "$2" ]\n')
+    (root / ".venv/bin/python").chmod(0o755)
 
 
-def of_another_python(venv, root, tmp_path):
-    (venv / "bin").mkdir(parents=True)
-    (venv / "bin/python").write_text('#!/bin/sh\n[ "$1" != --version ] || echo Python 3.10.9\n[ -z "$2" ]\n')
-    (venv / "bin/python").chmod(0o755)
-
-
-def a_file(venv, root, tmp_path):
-    venv.write_text("dear")
-
-
-def a_locked_one(venv, root, tmp_path):
-    (root / ".venv.lock").mkdir()
+FOREIGN = ".venv was not made by posnet and "
 
 
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (without_posnet, ".venv was not made by posnet and has no posnet. Move it away and run again"),
-        (of_another_checkout, ".venv was not made by posnet and has no posnet. Move it away and run again"),
-        (without_a_command, "lacks the command torchrun"),
+        (lambda root: made_by_hand(root / ".venv"), f"{FOREIGN}has no posnet. Move it away and run again"),
+        (of_another_checkout, f"{FOREIGN}has no posnet. Move it away and run again"),
+        (lambda root: (made_by_hand(root / ".venv", root) / "bin/torchrun").unlink(), "lacks the command torchrun"),
         (with_an_old_package, "lacks packages (sacrebleu"),
-        (moved, "was made at another place, where its commands still look"),
+        (lambda root: made_by_hand(root / "before", root).rename(root / ".venv"), "was made at another place, where"),
         (of_another_python, "is of Python 3.10.9, posnet trains with 3.11 to 3.14"),
-        (a_file, ".venv was not made by posnet and is no folder"),
-        (a_locked_one, ".venv.lock cannot be written"),
+        (lambda root: (root / ".venv").write_text("dear"), f"{FOREIGN}is no folder"),
+        (lambda root: (root / ".venv.lock").mkdir(), ".venv.lock cannot be written"),
     ],
 )
 def test_what_does_not_serve_is_refused_and_left_as_it_is(root, tmp_path, make, sentence):
-    make(root / ".venv", root, tmp_path)
+    make(root)
     before = contents(tmp_path)
     assert sentence in environment(root, code=2)
     assert contents(tmp_path) == before

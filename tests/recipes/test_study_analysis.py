@@ -203,7 +203,7 @@ def test_committed_results_are_redrawn(tmp_path, study):
         (lambda run: _shorten(run, "int8"), ": translations of a test set have different numbers of lines. Remove"),
         (lambda run: _shorten(run, "float32", "int8"), "were made with different lines in their test sets. Keep them"),
         (
-            lambda run: _cut(run["test_sets"]["test"]["int8"]["chrf"]["segments"]),
+            lambda run: run["test_sets"]["test"]["int8"]["chrf"]["segments"].update(lzma="/Td6WFoAAATm1rRG"),
             ": the numbers of a score are damaged. Remove it",
         ),
     ],
@@ -216,10 +216,6 @@ def test_what_does_not_belong_together_is_not_pooled(found, tmp_path, capsys, ch
     results.write(path, run)
     assert sentence in fails(capsys, main, "study", "made", "--results", str(path.parent), "--out", str(tmp_path / "f"))
     assert not (tmp_path / "f").exists()
-
-
-def _cut(packed):
-    packed["lzma"] = packed["lzma"][:400]
 
 
 def _shorten(run, *precisions):

@@ -6,7 +6,7 @@ from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.studies.results import Score, Segments
 
-SIGNATURE = {"nrefs": "1", "case": "mixed", "version": "0"}
+UPDATES = [250, 500, 750, 1000]  # of validations
 
 
 def segments(generator, lengths, quality):
@@ -26,18 +26,12 @@ def score_of(metric, statistics):
     return float(get_metric(metric, MetricOptions(language="de")).corpus(statistics.sum(0)))
 
 
-def result(study, system, seed, quality, sizes, rate=0.5, updates=(250, 500, 750, 1000)):
-    """A result of a run.
+def result(study, system, seed, quality, sizes, rate=0.5):
+    """A result of a run, of which a share of the words is right, with sizes of test sets.
 
-    Args:
-        study: name.
-        system, seed: of the run.
-        quality: share of words that are right.
-        sizes: number of sentences by test set.
-        rate: CPU seconds of an update; one of the baseline takes half a second.
-        updates: of the validations.
+    An update takes `rate` CPU seconds; one of the baseline takes half a second.
     """
-    test_sets = {}
+    test_sets, signature = {}, {"nrefs": "1", "case": "mixed", "version": "0"}
     for place, (name, size) in enumerate(sizes.items()):
         lengths = np.random.default_rng(place).integers(1, 45, size)
         test_sets[name] = {}
@@ -46,20 +40,20 @@ def result(study, system, seed, quality, sizes, rate=0.5, updates=(250, 500, 750
             counted = segments(generator, lengths, quality)
             test_sets[name][precision] = {
                 metric: Score(
-                    score_of(metric, numbers), SIGNATURE, Segments.pack(numbers, 3 if metric == "chrf" else 1)
+                    score_of(metric, numbers), signature, Segments.pack(numbers, 3 if metric == "chrf" else 1)
                 )
                 for metric, numbers in counted.items()
             } | {"cpu_seconds": 10.0 + number, "sentences_per_second": size / 10}
-    perplexity = [round(40 / quality * 250 / update, 2) for update in updates]
+    perplexity = [round(40 / quality * 250 / update, 2) for update in UPDATES]
     return {
         **{"study": study, "system": system, "seed": seed, "settings": {}},
         "data": {"key": "0", "source": "en", "target": "de"},
         "search": {"beam": 5, "validation_bleu": {"5": 20.0}},
         "training": {
-            **{"updates": updates[-1], "best_update": updates[-1], "best_perplexity": perplexity[-1], "attempts": 1},
+            **{"updates": UPDATES[-1], "best_update": UPDATES[-1], "best_perplexity": perplexity[-1], "attempts": 1},
             **{"seconds": 1.0, "cpu_seconds_per_update": rate, "tokens_per_second": 100.0, "peak_memory_bytes": 1e9},
             "cost": {"relative": rate / 0.5, "other_seconds": 0.5, "updates": 30},
-            "validation": {"updates": list(updates), "perplexity": perplexity},
+            "validation": {"updates": UPDATES, "perplexity": perplexity},
             **{"loss": {"updates": [], "bits": []}, "surroundings": {}},
         },
         "model": {"parameters": 3_000_000, "folder_bytes": 12 * 2**20},

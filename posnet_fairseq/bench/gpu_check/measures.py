@@ -1,7 +1,6 @@
 """The memory of training steps, as the check of a GPU measures it: ``python -m ...gpu_check.measures SCRATCH``."""
 
 import random
-import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from rich.console import Console
 
 from posnet_fairseq.bench.printed_tables import table
 from posnet_fairseq.costs.training_memory import training_memory
+from posnet_fairseq.runs.training import gpu_memory
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import repaired
@@ -42,26 +42,25 @@ def write_text(prefix: Path, lines: int, words: int, length: int, seed: int = 1)
 
 def measured(data: Path, arch: str, tokens: int, precision: str) -> float | None:
     """Return the bytes that fairseq-train allocates at most in a few updates; None on a CPU, which does not say it."""
-    has_gpu = torch.cuda.is_available()
     command = ["fairseq-train", str(data), "--user-dir", str(Path(__file__).parents[2])]
     command += (
         f"--arch {arch} --share-all-embeddings --optimizer fused_adam --lr 1e-4 --label-smoothing 0.1 "
         f"--criterion chunked_label_smoothed_cross_entropy --max-tokens {tokens} --required-batch-size-multiple 1 "
         f"--max-update {UPDATES} --disable-validation --no-save --log-format json --log-interval 1 --num-workers 0"
     ).split()
-    command += [f"--{precision}"] * (precision != "fp32") + ["--cpu"] * (not has_gpu)
+    command += [f"--{precision}"] * (precision != "fp32") + ["--cpu"] * (not torch.cuda.is_available())
     done = subprocess.run(repaired(command), capture_output=True, text=True)
     said = done.stdout + done.stderr
     if done.returncode:
         raise UsageError(f"fairseq-train --arch {arch} failed: {said.strip().splitlines()[-1:]}")
-    free, total = (re.findall(pattern, said) for pattern in (r'"gb_free": "?([\d.]+)', r"total memory = ([\d.]+) GB"))
-    return (float(total[0]) - min(map(float, free))) * GIB if free and total else None
+    return gpu_memory(said)
 
 
-def memory(scratch: Path) -> None:
+@command
+def main(arguments: Sequence[str] | None) -> None:
     """Print the memory of training steps: estimated as by posnet-mixers --memory, and that of fairseq-train."""
-    rows = ON_GPU if torch.cuda.is_available() else ON_CPU
-    folder, words = scratch / "memory", 30000 if torch.cuda.is_available() else 500
+    folder, has_gpu = Path((arguments or sys.argv[1:])[0], "memory"), torch.cuda.is_available()
+    rows, words = (ON_GPU, 30000) if has_gpu else (ON_CPU, 500)
     if not (folder / "bin" / "dict.de.txt").exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / "train", UPDATES * 16384 // LENGTH, words, LENGTH - 1)
@@ -72,18 +71,11 @@ def memory(scratch: Path) -> None:
     shown = table(f"GiB, {entries:,} words", "size", "tokens", "precision", "estimated", "measured", "ratio")
     for mixer, size, tokens, precision in rows:
         arch = f"{'transformer_pos' if mixer == 'attention' else mixer}_{size}"
-        is_gpu = torch.cuda.is_available()
-        estimate = training_memory(mixer, size, tokens, words=entries, length=LENGTH, precision=precision, gpu=is_gpu)
+        estimate = training_memory(mixer, size, tokens, words=entries, length=LENGTH, precision=precision, gpu=has_gpu)
         found = measured(folder / "bin", arch, tokens, precision)
         ratio = ("-", "-") if found is None else (f"{found / GIB:.2f}", f"{found / estimate:.2f}")
         shown.add_row(mixer, size, f"{tokens:,}", precision, f"{estimate / GIB:.2f}", *ratio)
     print_table(shown, Console(highlight=False))
-
-
-@command
-def main(arguments: Sequence[str] | None) -> None:
-    """Print the table of memory."""
-    memory(Path((arguments or sys.argv[1:])[0]))
 
 
 if __name__ == "__main__":
