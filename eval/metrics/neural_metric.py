@@ -21,7 +21,7 @@ from posnet_eval.metrics import model_files
 from posnet_eval.metrics.base import FloatArray, MeanMetric, Segment
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.failures import how_to_install
-from posnet_fairseq.shared.files import check_file
+from posnet_fairseq.shared.files import check_file, utf8_name
 from posnet_fairseq.shared.processes import submitted
 from posnet_fairseq.shared.records import installed_versions
 
@@ -207,7 +207,8 @@ def read_weights(path: Path, if_unsafe: str) -> Any:
     with reading(path.parent, path.name), quiet():
         try:
             if path.suffix == ".safetensors":
-                return load_file(path)
+                with utf8_name(path) as name:
+                    return load_file(name)
             return torch.load(path, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:
             if unsafe := re.search(r"GLOBAL (\S+)", str(error)):

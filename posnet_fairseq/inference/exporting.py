@@ -50,7 +50,7 @@ def export(options: argparse.Namespace, scores: Sequence[str]) -> None:
             with console().status("learning which words translate which"):
                 make_shortlist(options.shortlist_from, vocabulary).save(folder / SHORTLIST, vocabulary)
         write_model(folder, state, weights, data)
-        text = readme(options.out.name, state, weights, vocabulary, data, scores)
+        text = readme(shown(options.out.name), state, weights, vocabulary, data, scores)
         (folder / "README.md").write_text(text, encoding="utf-8")
         if options.ctranslate2:
             (folder / CTRANSLATE2).mkdir()

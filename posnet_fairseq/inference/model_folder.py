@@ -31,7 +31,7 @@ from posnet_fairseq.inference.vocabularies import languages_of
 from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import DamagedError, UsageError, unreadable
-from posnet_fairseq.shared.files import check_file, read_small, replacing, write_lines
+from posnet_fairseq.shared.files import check_file, read_small, replacing, utf8_name, write_lines
 from posnet_fairseq.shared.records import digest, sealed
 from posnet_fairseq.shared.schema import convert, read_json
 from posnet_fairseq.text.card import CARD, DatasetCard
@@ -126,7 +126,8 @@ def _read_weights(path: Path, options: dict[str, Any]) -> Weights:
     """Return weights by name, shared ones under each of their names."""
     check_file(path)
     try:
-        weights = load_file(path)
+        with utf8_name(path) as name:
+            weights = load_file(name)
     except (SafetensorError, ValueError, KeyError, RuntimeError) as error:  # sizes that overflow, unknown types
         raise DamagedError(f"{path} is damaged or no file of safetensors ({error!s:.100}). {_AGAIN}") from error
     except OSError as error:

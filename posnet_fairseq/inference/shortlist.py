@@ -12,7 +12,7 @@ from torch import Tensor
 
 from posnet_fairseq.inference.lexicon import Corpus, learn_lexicon
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import check_file, replacing
+from posnet_fairseq.shared.files import check_file, replacing, utf8_name
 from posnet_fairseq.text.binary_format import binarized_set, read_tokens
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
 
@@ -54,7 +54,7 @@ class Shortlist:
 
         check_file(path)
         try:
-            with safe_open(path, "pt") as file:
+            with utf8_name(path) as name, safe_open(name, "pt") as file:
                 about = file.metadata() or {}
                 if about.get("kind") != _KIND:
                     raise UsageError(f"{path} is no shortlist, or one of another version. Make it again.")

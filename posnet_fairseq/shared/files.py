@@ -55,6 +55,17 @@ def check_file(path: str | Path) -> None:
         open(path, "rb").close()
 
 
+@contextlib.contextmanager
+def utf8_name(path: str | Path) -> Iterator[str]:
+    """Provide a name of a file for libraries that open files by names in UTF-8 only, as safetensors does."""
+    name = os.fspath(path)
+    if name.encode(errors="replace") == os.fsencode(name):
+        yield name
+    else:
+        with open(name, "rb") as file:
+            yield f"/dev/fd/{file.fileno()}"
+
+
 def read_small(path: str | Path, most: int = SMALL, pipes: bool = False) -> bytes:
     """Return the content of a file of at most `most` bytes; with `pipes` also what another program writes."""
     if not pipes:

@@ -13,6 +13,7 @@ from posnet_fairseq.inference.model_folder import FORMAT, read_model, write_conf
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.records import read_json
 from support import commands
+from support.bad_paths import RAW
 from support.damaged import one
 from support.hostile import Row, also, play, table
 
@@ -121,6 +122,10 @@ def pipe(folder):
     os.mkfifo(folder / CONFIG)
 
 
+def renamed(folder):
+    (folder / "model").rename(folder / RAW)
+
+
 def words(folder):
     """A dictionary with a word more."""
     with open(folder / "model/dict.yy.txt", "a") as file:
@@ -195,6 +200,7 @@ ROWS += [
     Row("an older folder", TRANSLATE, "12 sentences", 0, before=config(format=1, files=None, sha256=None)),
     Row("a folder and its checkpoint", f"{TRANSLATE.replace('model/', 'model/ model.pt')}", "12 sentences", code=0),
     Row("an output in the folder", f"{TRANSLATE} --output model/config.json", "is the same file as model/config.json"),
+    Row("a name that is not UTF-8", TRANSLATE.replace("model/", RAW), "12 sentences", 0, before=renamed),
     Row("plot of a folder", "posnet-plot weights model --out figures", "shows every head", code=0, makes=AFTER),
     Row("precompute", "posnet-precompute model --out new.pt", "model is a model folder, not a checkpoint"),
     Row("other data", "posnet-export model.pt --out new --data text", "text .--data. has no dict.xx.txt"),

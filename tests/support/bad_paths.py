@@ -132,7 +132,7 @@ OUTPUTS = {
         *("missing", "empty", "with a NUL", "too long", "below a file", "in proc", "in sys", "ending in a slash"),
         "picture of another",
     ),
-    NEW_FOLDER: ("missing", *_FOLDERS, "a folder"),
+    NEW_FOLDER: ("missing", *_FOLDERS, "a folder", "folder that is not UTF-8"),
     OUTPUT_FOLDER: (*_FOLDERS, "folder of another", "link to a folder", "folder that is not UTF-8"),
     DOWNLOADS: (*_FOLDERS, "link to a folder"),
     CACHE: (*_ANY, "a folder", "a file", "below a file", "device", "pipe", "in proc", "in sys"),
