@@ -87,9 +87,12 @@ class BandedMixer(PositionBasedMixer):
         if state.in_place:
             return self._mix_ancestors(new, context), None
         weights = state.table("weights", context.table_rows, lambda: self._weights_by_slot(context, self.tails))
-        shape = *new.shape[:2], self.band.clip_distance + 1, self.head_dim
-        dtype = torch.promote_types(new.dtype, torch.float32)
-        slots = state.get_or_create("values", lambda: new.new_zeros(shape, dtype=dtype))
+
+        def empty() -> Tensor:
+            shape = *new.shape[:2], self.band.clip_distance + 1, self.head_dim
+            return new.new_zeros(shape, dtype=torch.promote_types(new.dtype, torch.float32))
+
+        slots = state.get_or_create("values", empty)
         slots = state.rows["values"] = append(slots, new, context.query_index(), self.band)
         mixed = context.row(weights).to(slots.dtype) @ slots
         return mixed.to(new.dtype), None
