@@ -33,13 +33,17 @@ def at_once(features, weight, targets, smoothing):
     return label_smoothed_nll_loss(log_probs, targets, smoothing, ignore_index=PADDING)
 
 
+def with_padding(*arguments):
+    """As on GPUs, where padding is not left out."""
+    return module.OutputLoss(*module._OutputLoss.apply(*arguments, False, True))
+
+
+@pytest.mark.parametrize("of_chunks", [output_loss, with_padding])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_sums_and_gradients_are_those_of_all_scores_at_once(smoothing):
+def test_sums_and_gradients_are_those_of_all_scores_at_once(smoothing, of_chunks):
     features, weight, targets = tensors()
-    found, expected = (
-        output_loss(features, weight, targets, smoothing, PADDING),
-        at_once(features, weight, targets, smoothing),
-    )
+    found = of_chunks(features, weight, targets, smoothing, PADDING)
+    expected = at_once(features, weight, targets, smoothing)
     for one, other in zip(found[:2], expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=0)
     gradients = [torch.autograd.grad(3 * loss, (features, weight)) for loss in (found.loss, expected[0])]

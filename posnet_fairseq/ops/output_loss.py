@@ -44,7 +44,7 @@ def output_loss(
     Args:
         features: (T, D).
         weight: (V, D).
-        targets: (T,) ids of words; tokens whose target is padding do not count.
+        targets: (T,) ids of words; tokens whose target is padding do not count, and on CPUs they are left out.
         smoothing: ε, 0 or more and less than 1.
         padding_idx: id of padding.
         count_correct: also count the targets that have the highest score.
@@ -56,6 +56,9 @@ def output_loss(
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
         features, weight = features.to(dtype), weight.to(dtype)
+    if device == "cpu":  # a GPU would be waited for
+        counted = targets != padding_idx
+        features, targets = features[counted], targets[counted]
     with torch.autocast(device, enabled=False):
         sums = _OutputLoss.apply(
             features, weight, targets, smoothing, padding_idx, count_correct, torch.is_grad_enabled()
@@ -80,46 +83,53 @@ class _OutputLoss(torch.autograd.Function):
         correct = torch.zeros((), dtype=torch.long, device=features.device) if count_correct else None
         for_features, for_weight = (is_grad_enabled and needed for needed in ctx.needs_input_grad[:2])
         ctx.features_grad = torch.empty_like(features) if for_features else None
-        ctx.weight_grad = torch.zeros_like(weight, dtype=wide) if for_weight else None
+        words, width = weight.shape
+        size = max(MIN_CHUNK, -(-len(targets) // MAX_CHUNKS))
+        # Each chunk has a product of its own for the gradient of the weight, transposed, unless that is larger than the
+        # scores.
+        is_apart = width <= min(size, len(targets))
+        rows = weight.T if is_apart else weight
+        of_weight = torch.zeros_like(rows, dtype=wide, memory_format=torch.contiguous_format) if for_weight else None
+        ctx.weight_grad = of_weight.T if is_apart and of_weight is not None else of_weight
         ctx.weight_dtype = weight.dtype
         ctx.scale = FLOAT16_SCALE if features.dtype == torch.float16 else 1.0
-        other = smoothing / (weight.size(0) - 1)  # expected probability of a word that is not the target
+        other = smoothing / (words - 1)  # expected probability of a word that is not the target
 
         def add(chunk: Tensor, target: Tensor, features_grad: Tensor | None) -> None:
             nonlocal loss, nll_loss, correct
             scores, padding = multiply(chunk, weight), target == padding_idx
             if correct is not None:
                 correct += (scores.argmax(dim=1, keepdim=True).eq(target) & ~padding).sum()
-            log_probs = torch.log_softmax(scores, dim=1, dtype=wide)
+            of_target, largest = scores.gather(1, target).to(wide), scores.amax(dim=1, keepdim=True)
+            of_all = scores.sum(dim=1, keepdim=True, dtype=wide) if smoothing else None
+            probs = torch.softmax(scores, dim=1, dtype=wide)
             del scores
-            nll = -log_probs.gather(1, target).masked_fill_(padding, 0).sum()
+            normalizer = largest - probs.amax(dim=1, keepdim=True).log()  # log Σ exp
+            nll = (normalizer - of_target).masked_fill_(padding, 0).sum()
             nll_loss += nll
             loss += (1 - smoothing - other) * nll
-            if smoothing:
-                loss -= other * log_probs.sum(dim=1, keepdim=True).masked_fill_(padding, 0).sum()
+            if of_all is not None:
+                loss += other * (words * normalizer - of_all).masked_fill_(padding, 0).sum()
             if not (for_features or for_weight):
                 return
             # The gradient of the scores: their probabilities, less the expected ones.
-            grad = log_probs.exp_()
             if smoothing:
-                grad -= other
-            grad.scatter_add_(1, target, grad.new_full((1, 1), smoothing + other - 1).expand_as(target))
-            grad = grad.mul_(ctx.scale * ~padding).to(chunk.dtype)
-            del log_probs
+                probs -= other
+            probs.scatter_add_(1, target, probs.new_full((1, 1), smoothing + other - 1).expand_as(target))
+            grad = probs.mul_(ctx.scale * ~padding).to(chunk.dtype)
+            del probs
             if features_grad is not None:
                 features_grad.copy_(multiply(grad, weight.T))
             if ctx.weight_grad is not None and grad.dtype == torch.float16:
                 factor = _factor(chunk, ctx.scale)
                 ctx.weight_grad.addcdiv_(grad.T @ (chunk * factor), factor)
-            # A product of its own, unless that is larger than the scores.
-            elif ctx.weight_grad is not None and weight.size(1) <= len(chunk):
+            elif ctx.weight_grad is not None and is_apart:
                 ctx.weight_grad += multiply(chunk.T, grad.T).T
             elif ctx.weight_grad is not None and ctx.weight_grad.dtype == grad.dtype:
                 ctx.weight_grad.addmm_(grad.T, chunk)
             elif ctx.weight_grad is not None:
                 ctx.weight_grad += grad.T @ chunk
 
-        size = max(MIN_CHUNK, -(-len(targets) // MAX_CHUNKS))
         for start in range(0, len(targets), size):
             part = slice(start, start + size)
             add(features[part], targets[part, None], None if ctx.features_grad is None else ctx.features_grad[part])
