@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from posnet_fairseq.analog.weight_noise import NoisyLinear, add_weight_noise
+from posnet_fairseq.mixers import attention
 from posnet_fairseq.mixers.bases import position_based
 from posnet_fairseq.ops import chunks, host_sync
 from posnet_fairseq.ops.output_loss import output_loss
@@ -157,13 +158,14 @@ def _loss(model: Transformer, source: Tensor, target: Tensor, chunked: bool) -> 
 @contextlib.contextmanager
 def _as_on_gpu() -> Iterator[None]:
     """Let a CPU's simulation take what a GPU takes, where the two differ."""
-    attention = torch.nn.functional.scaled_dot_product_attention
+    kernel = torch.nn.functional.scaled_dot_product_attention
 
     def without_dropout(*tensors: Any, dropout_p: float = 0.0, **kwargs: Any) -> Tensor:
         """On CPUs torch has no kernel with dropout, which on GPUs takes no memory."""
-        return attention(*tensors, **kwargs)
+        return kernel(*tensors, **kwargs)
 
     with (
+        mock.patch.object(attention, "is_by_16_bits", return_value=False),
         mock.patch.object(torch.nn.functional, "scaled_dot_product_attention", without_dropout),
         mock.patch.object(chunks, "CPU_LIMIT", chunks.GPU_LIMIT),
         mock.patch.object(host_sync, "DEVICES", ()),

@@ -4,6 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases import ContentBasedMixer, Mixed, MixingContext, Options
+from posnet_fairseq.ops.dropout import is_by_16_bits
 from posnet_fairseq.ops.masking import padding_energy
 from posnet_fairseq.registry import register_mixer
 
@@ -17,7 +18,10 @@ class Attention(ContentBasedMixer):
 
     def mix(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
         """Mix by torch's own kernel, which returns no weights and is not used with a mask of pairs."""
-        if context.need_weights or context.hidden is not None:
+        # The kernel's dropout is slower than dropout by 16 bits, which needs the weights. Those of few tokens are kept.
+        by_16_bits = is_by_16_bits(query, self.drop_probability)
+        is_slow = by_16_bits and memory is not None and not self.should_recompute(memory.size(1))
+        if context.need_weights or context.hidden is not None or is_slow:
             return super().mix(query, memory, context)
         q, state = self.project_queries(query, context), context.state
         # With few queries the kernel is several times slower than plain products on CPUs.

@@ -13,11 +13,11 @@ def dropout(x: Tensor, p: float) -> Tensor:
     """Return ``x``, of any shape, with elements set to 0 with probability p and the others divided by 1 - p."""
     if not p:
         return x
-    return x * _factors(x, p) if _is_by_16_bits(x, p) else F.dropout(x, p)
+    return x * _factors(x, p) if is_by_16_bits(x, p) else F.dropout(x, p)
 
 
-def _is_by_16_bits(x: Tensor, p: float) -> bool:
-    """Whether 16 bits decide: on CPUs, unless the probability is too near to 0 or 1 for them."""
+def is_by_16_bits(x: Tensor, p: float) -> bool:
+    """Return whether 16 bits decide: on CPUs, unless the probability is too near to 0 or 1 for them."""
     # On a GPU, and compiled, the kernel that multiplies draws the numbers itself.
     return x.device.type == "cpu" and not torch.compiler.is_compiling() and 0 < round(p * 2**16) < 2**16
 
@@ -55,7 +55,7 @@ class Dropout(nn.Module):
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
         """Return `residual` plus :meth:`forward` of `x`, both of any shape, in one pass over them."""
         p = self.probability
-        if p and _is_by_16_bits(x, p) and residual.dtype == x.dtype:
+        if p and is_by_16_bits(x, p) and residual.dtype == x.dtype:
             return torch.addcmul(residual, x, _factors(x, p))
         return residual + dropout(x, p)
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from posnet_fairseq.ops.host_sync import may_look_at
 from posnet_fairseq.ops.linear import multiply
 
 MIN_CHUNK = 256  # tokens; in smaller chunks products are slower (docs/measurements.md)
@@ -56,8 +57,8 @@ def output_loss(
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
         features, weight = features.to(dtype), weight.to(dtype)
-    if device == "cpu":  # a GPU would be waited for
-        counted = targets != padding_idx
+    if may_look_at(targets):
+        counted = (targets != padding_idx).nonzero().squeeze(1)
         features, targets = features[counted], targets[counted]
     with torch.autocast(device, enabled=False):
         sums = _OutputLoss.apply(
