@@ -50,7 +50,8 @@ def a_training_step_waits_once(gpu, case, dropout=0.0):
             one.zero_grad()
             torch.manual_seed(5)
             # The model on the CPU draws the numbers of dropout as GPUs do, by torch's operation.
-            with mock.patch("posnet_fairseq.ops.dropout._is_by_16_bits", return_value=False):
+            by_16_bits = "posnet_fairseq.ops.dropout.is_by_16_bits", "posnet_fairseq.mixers.attention.is_by_16_bits"
+            with mock.patch(by_16_bits[0], return_value=False), mock.patch(by_16_bits[1], return_value=False):
                 with gpu.counted_waits() as forward:
                     loss = decode(one, *tokens).logsumexp(-1).mean()
                 with gpu.counted_waits() as backward:
