@@ -18,7 +18,8 @@ class Attention(ContentBasedMixer):
 
     def mix(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
         """Mix by torch's own kernel, which returns no weights and is not used with a mask of pairs."""
-        # The kernel's dropout is slower than dropout by 16 bits, which needs the weights. Those of few tokens are kept.
+        # On CPUs, the kernel draws 64 random bits per mixing weight. posnet's dropout draws 16, but needs the weights
+        # in memory, where they are kept for the backward pass only if the sequence is short.
         by_16_bits = is_by_16_bits(query, self.drop_probability)
         is_slow = by_16_bits and memory is not None and not self.should_recompute(memory.size(1))
         if context.need_weights or context.hidden is not None or is_slow:

@@ -45,7 +45,7 @@ def output_loss(
     Args:
         features: (T, D).
         weight: (V, D).
-        targets: (T,) ids of words; tokens whose target is padding do not count, and on CPUs they are left out.
+        targets: (T,) ids of words; tokens whose target is padding do not count; on CPUs, their scores are not computed.
         smoothing: ε, 0 or more and less than 1.
         padding_idx: id of padding.
         count_correct: also count the targets that have the highest score.
@@ -86,12 +86,14 @@ class _OutputLoss(torch.autograd.Function):
         ctx.features_grad = torch.empty_like(features) if for_features else None
         words, width = weight.shape
         size = max(MIN_CHUNK, -(-len(targets) // MAX_CHUNKS))
-        # Each chunk has a product of its own for the gradient of the weight, transposed, unless that is larger than the
-        # scores.
+        # Unless it would be larger than the scores, each chunk computes its own weight gradient, which is added up
+        # transposed, in the layout of the product.
         is_apart = width <= min(size, len(targets))
-        rows = weight.T if is_apart else weight
-        of_weight = torch.zeros_like(rows, dtype=wide, memory_format=torch.contiguous_format) if for_weight else None
-        ctx.weight_grad = of_weight.T if is_apart and of_weight is not None else of_weight
+        ctx.weight_grad = None
+        if for_weight:
+            shape = (width, words) if is_apart else (words, width)
+            zeros = torch.zeros(shape, dtype=wide, device=weight.device)
+            ctx.weight_grad = zeros.T if is_apart else zeros
         ctx.weight_dtype = weight.dtype
         ctx.scale = FLOAT16_SCALE if features.dtype == torch.float16 else 1.0
         other = smoothing / (words - 1)  # expected probability of a word that is not the target
