@@ -104,3 +104,18 @@ def test_the_kernel_updates_full_precision(monkeypatch):
     fused = build("fused_adam", half)
     with pytest.raises(AssertionError, match="fairseq's update"):
         train(fused, half, range(2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_gradients_are_clipped_to_their_norm(dtype):
+    weights = parameters(dtype)
+    for weight in weights:
+        weight.grad = 3e3 * torch.randn(weight.shape).to(dtype)  # in float16 their norm would be infinite
+    weights[1].grad = None
+    before = [weight.grad.double() for weight in weights if weight.grad is not None]
+    expected = sum(gradient.square().sum() for gradient in before).sqrt()
+    assert expected > torch.finfo(torch.float16).max
+    norm = build("fused_adam", weights).clip_grad_norm(2.0)
+    torch.testing.assert_close(norm.double(), expected, rtol=1e-5, atol=0)
+    after = [weight.grad.double() for weight in weights if weight.grad is not None]
+    torch.testing.assert_close(after, [gradient * 2 / expected for gradient in before], rtol=1e-2, atol=1e-6)

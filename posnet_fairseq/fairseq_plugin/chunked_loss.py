@@ -64,7 +64,7 @@ class _InChunks:
     def _sums(self, model: Any, features: Tensor, sample: dict[str, Any], count_correct: bool = False) -> OutputLoss:
         features = features[:, self.ignore_prefix_size :].flatten(0, 1)
         targets = sample["target"][:, self.ignore_prefix_size :].flatten()
-        projection = _projection(model)
+        projection = model.decoder.output_projection  # forward has checked it
         weight = projection.noisy_weight() if isinstance(projection, NoisyLinear) else projection.weight
         return output_loss(features, weight, targets, self.eps, self.padding_idx, count_correct)
 

@@ -13,7 +13,7 @@ from unittest import mock
 
 import numpy
 import torch
-from fairseq import checkpoint_utils, optim, options
+from fairseq import checkpoint_utils, optim, options, utils
 from fairseq.data import indexed_dataset
 from fairseq.data.iterators import EpochBatchIterator
 from fairseq.optim import composite
@@ -186,6 +186,17 @@ def train_in_bf16_on_gpus(parse: Callable, *args: Any, **kwargs: Any) -> Any:
     if getattr(known, "bf16", False) and torch.cuda.is_available():
         known.tpu = False
     return parsed
+
+
+def total_norm(gradients: list[torch.Tensor]) -> torch.Tensor:
+    """Return the Euclidean norm of gradients taken together, in float32, on the device of the first."""
+    norms = torch._foreach_norm(gradients, 2, dtype=torch.float32)
+    return torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms]))
+
+
+# Without apex, fairseq 0.12.3 launches a kernel on GPUs for the norm of each parameter's gradient, and warns. Remove
+# this when it uses torch's functions of many tensors.
+utils.multi_tensor_l2norm_available, utils.multi_tensor_total_norm = True, total_norm
 
 
 @_replaces(optim, "_build_optimizer")

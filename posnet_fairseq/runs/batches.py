@@ -43,16 +43,16 @@ def batch_tokens(
                 "size",
                 settings.size,
                 f"a training step with a single sentence of {least} tokens takes about {least_need / GIB:.1f} GiB, and "
-                f"of the GPU's {device.memory / GIB:.1f} GiB {max(usable, 0) / GIB:.1f} are left for it. Take a "
-                "smaller size, or fewer tokens of a sentence (--max-positions), or try your own --max-tokens.",
+                f"of the run's {device.memory / GIB:.1f} GiB of GPU memory {max(usable, 0) / GIB:.1f} are left for it. "
+                "Take a smaller size, or fewer tokens of a sentence (--max-positions), or try your own --max-tokens.",
             )
         # Between the two it grows about linearly.
         tokens = least + (tokens - least) * (usable - least_need) // (need - least_need)
         while (need := _estimate(settings, data, device, tokens, world)) > usable:
             tokens = max(tokens * 9 // 10, least)
     report.say(
-        f"batches of {tokens} tokens: a training step takes about {need / GIB:.1f} GiB, and the GPU has "
-        f"{device.memory / GIB:.1f} (--max-tokens chooses other batches)"
+        f"batches of {tokens} tokens: a training step takes about {need / GIB:.1f} GiB of "
+        f"{device.memory / GIB:.1f} on the GPU (--max-tokens chooses other batches)"
     )
     return tokens
 

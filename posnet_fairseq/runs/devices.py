@@ -45,7 +45,7 @@ class Device:
     kind: str  # gpu or cpu
     processes: int  # of each machine
     precision: str = "fp32"
-    memory: int | None = None  # bytes of each GPU
+    memory: int | None = None  # bytes of each GPU that the run may take
     threads: int | None = None  # of each process on CPUs
 
     @property
@@ -54,8 +54,8 @@ class Device:
         return ["--cpu"] if self.kind == "cpu" else []
 
 
-def find_device(settings: TrainingSettings) -> Device:
-    """Return the device of a run on this machine."""
+def find_device(settings: TrainingSettings, tenants: int = 1) -> Device:
+    """Return the device of a run on this machine, whose GPUs it shares with other runs, ``tenants`` with itself."""
     count, bf16 = gpus()
     if settings.cpus or not (settings.gpus or count):
         processes = settings.cpus or 1
@@ -67,19 +67,20 @@ def find_device(settings: TrainingSettings) -> Device:
         reason = "a GPU here has a compute capability below 8.0 and does not multiply in bf16. Give fp16."
         refuse("precision", "bf16", reason)
     precision = settings.precision or ("bf16" if bf16 else "fp32")
-    return Device("gpu", processes, precision, gpu_memory(processes))
+    return Device("gpu", processes, precision, gpu_memory(processes) // tenants)
 
 
 @dataclass(frozen=True)
 class Share:
-    """A part of a machine, for one of several runs at a time; on CPUs without ``gpus``."""
+    """A part of a machine, for one of several runs at a time; on CPUs without ``gpus``, which ``tenants`` share."""
 
     environment: dict[str, str]
     gpus: int | None = None
+    tenants: int = 1
 
 
 def shares(jobs: int, settings: TrainingSettings) -> list[Share]:
-    """Return the machine in equal parts."""
+    """Return the machine in equal parts; of more jobs than GPUs, several share one."""
     count, _ = gpus()
     if jobs > 1 and settings.nodes > 1:
         refuse("jobs", jobs, "runs on several machines (--nodes) go one after the other. Leave it out.")
@@ -87,10 +88,8 @@ def shares(jobs: int, settings: TrainingSettings) -> list[Share]:
         threads = max(1, cores() // (jobs * (settings.cpus or 1)))
         return [Share({"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(threads)})] * jobs
     taken = _taken(settings, count)
-    if jobs > taken:
-        refuse("jobs", jobs, f"each needs a GPU, and there are {taken}. Give at most that.")
     # CUDA leaves out all names behind an unknown one.
     names = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(count)))).split(",")
-    visible, size = [name.strip() for name in names][:count], taken // jobs
-    parts = [",".join(visible[i * size : (i + 1) * size]) for i in range(jobs)]
-    return [Share({"CUDA_VISIBLE_DEVICES": part}, size) for part in parts]
+    visible, size = [name.strip() for name in names][:count], max(1, taken // jobs)
+    parts = [",".join(visible[i % taken * size :][:size]) for i in range(jobs)]
+    return [Share({"CUDA_VISIBLE_DEVICES": part}, size, -(-jobs // taken)) for part in parts]

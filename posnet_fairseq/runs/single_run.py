@@ -33,7 +33,7 @@ def run(settings: RunSettings, work: Work | None = None) -> None:
     """Do the stages that are asked for, beside other runs if ``work`` is given."""
     if "score" in settings.stages:
         check_metrics(settings)
-    device = find_device(settings)
+    device = find_device(settings, work.tenants if work else 1)
     if work is None:
         work = Work()
         if device.threads:

@@ -64,7 +64,7 @@ def test_batch_of_a_gpu_is_what_its_memory_holds(capsys):
     assert tokens_of(run, whole) == 20_000
     line = capsys.readouterr().err
     assert f"batches of 20000 tokens: a training step takes about {estimate(20_000) / GIB:.1f} GiB" in line
-    assert f"the GPU has {whole.memory / GIB:.1f} (--max-tokens chooses other batches)" in line
+    assert f"of {whole.memory / GIB:.1f} on the GPU (--max-tokens chooses other batches)" in line
     assert line.count("\n") == 1
     most = tokens_of(run, gpu(estimate(8000)))
     assert 7000 < most <= 8000
@@ -128,7 +128,7 @@ def test_too_little_memory_is_one_sentence():
         tokens_of(settings(), gpu(estimate(256) - 1))
     sentence = str(raised.value)
     assert "--size tiny: a training step with a single sentence of 256 tokens takes about 0.1 GiB" in sentence
-    assert "of the GPU's 1.2 GiB 0.1 are left for it. Take a smaller size" in sentence
+    assert "of the run's 1.2 GiB of GPU memory 0.1 are left for it. Take a smaller size" in sentence
 
 
 def test_device_has_the_memory_of_the_smallest_gpu(monkeypatch):
@@ -138,3 +138,4 @@ def test_device_has_the_memory_of_the_smallest_gpu(monkeypatch):
         "torch.cuda.get_device_properties", lambda index: type("Properties", (), {"total_memory": sizes[index]})
     )
     assert devices.find_device(settings("--gpus", "2")) == Device("gpu", 2, "bf16", 24 * GIB)
+    assert devices.find_device(settings("--gpus", "1"), tenants=6) == Device("gpu", 1, "bf16", 8 * GIB)

@@ -104,6 +104,8 @@ def shares(monkeypatch, settings):
 @pytest.mark.parametrize(
     ("number", "visible", "count", "expected"),
     [
+        (3, None, 2, ["0", "1", "0"]),
+        (5, "4", 1, ["4"] * 5),
         (1, "4,5,6,7", 4, ["4,5,6,7"]),
         (2, "4,5,6,7", 4, ["4,5", "6,7"]),
         (3, "4,5,6,7", 4, ["4", "5", "6"]),
@@ -117,19 +119,13 @@ def test_gpus_are_shared_equally_by_the_names_that_they_were_given(shares, numbe
     found = shares(number, count, visible)
     assert [share.environment["CUDA_VISIBLE_DEVICES"] for share in found] == expected
     assert {share.gpus for share in found} == {expected[0].count(",") + 1}
+    assert {share.tenants for share in found} == {max(map(expected.count, expected))}
 
 
-@pytest.mark.parametrize(
-    ("jobs", "there", "gpus", "sentence"),
-    [
-        (3, 2, {}, "--jobs 3: each needs a GPU, and there are 2"),
-        (2, 4, {"gpus": "1"}, "--jobs 2: each needs a GPU, and there are 1"),
-        (1, 4, {"gpus": "5"}, "--gpus 5: this machine has 4 GPUs"),
-    ],
-)
-def test_no_job_is_left_without_a_gpu(shares, jobs, there, gpus, sentence):
-    with pytest.raises(UsageError, match=sentence):
-        shares(jobs, there, **gpus)
+def test_no_more_gpus_are_shared_than_are_meant_and_there(shares):
+    assert [share.environment["CUDA_VISIBLE_DEVICES"] for share in shares(2, 4, gpus="1")] == ["0", "0"]
+    with pytest.raises(UsageError, match="--gpus 5: this machine has 4 GPUs"):
+        shares(1, 4, gpus="5")
 
 
 def test_cores_are_shared(monkeypatch, shares):

@@ -166,11 +166,13 @@ def test_tokens_of_an_update_do_not_depend_on_the_machine(on_gpus, gpus, nodes, 
         assert "--node-rank 0 --master-addr first --master-port 29500" in output
 
 
-def test_batches_are_those_that_fit_into_the_gpus(on_gpus):
+def test_batches_are_those_that_fit_into_the_gpus(on_gpus, shown):
     output = on_gpus(2, "--size", "tiny", max_tokens="")
-    said = r"batches of 600 tokens: a training step takes about 0\.\d GiB, and the GPU has 80.0 \(--max-t"
+    said = r"batches of 600 tokens: a training step takes about 0\.\d GiB of 80.0 on the GPU \(--max-t"
     assert re.search(said, output)
     assert "--max-tokens 600 --update-freq 1 " in output
+    sharing = ("--size", "tiny", "--gpus", 1, "--jobs", 2)
+    assert "GiB of 40.0 on the GPU" in shown("compare", "--dataset", "wmt14.en-de", "--mixers", "shaw", *sharing)
 
 
 def test_machines_that_do_not_know_one_another_are_refused(shown):
