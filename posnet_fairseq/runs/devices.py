@@ -84,12 +84,13 @@ def shares(jobs: int, settings: TrainingSettings) -> list[Share]:
     count, _ = gpus()
     if jobs > 1 and settings.nodes > 1:
         refuse("jobs", jobs, "runs on several machines (--nodes) go one after the other. Leave it out.")
+    threads = max(1, cores() // (jobs * (settings.cpus or 1)))
+    environment = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(threads)}
     if count == 0 or settings.cpus:
-        threads = max(1, cores() // (jobs * (settings.cpus or 1)))
-        return [Share({"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(threads)})] * jobs
+        return [Share(environment)] * jobs
     taken = _taken(settings, count)
     # CUDA leaves out all names behind an unknown one.
     names = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(count)))).split(",")
     visible, size = [name.strip() for name in names][:count], max(1, taken // jobs)
     parts = [",".join(visible[i % taken * size :][:size]) for i in range(jobs)]
-    return [Share({"CUDA_VISIBLE_DEVICES": part}, size, -(-jobs // taken)) for part in parts]
+    return [Share(environment | {"CUDA_VISIBLE_DEVICES": part}, size, -(-jobs // taken)) for part in parts]

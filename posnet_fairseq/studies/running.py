@@ -13,9 +13,9 @@ from posnet_fairseq.runs import commands, parsers, training
 from posnet_fairseq.runs.command_stage import Work
 from posnet_fairseq.runs.compare import check_options
 from posnet_fairseq.runs.comparison import MODEL, decoding_speed, parameters, peak_memory
-from posnet_fairseq.runs.devices import find_device, shares
+from posnet_fairseq.runs.devices import Device, shares
 from posnet_fairseq.runs.jobs import do_all
-from posnet_fairseq.runs.run_settings import RunSettings, TranslationData
+from posnet_fairseq.runs.run_settings import RunSettings, TranslationData, hyperparameters
 from posnet_fairseq.runs.settings import Settings, given, setting
 from posnet_fairseq.runs.single_run import Run, prepare_data, run_attached, say, stage_of
 from posnet_fairseq.shared.errors import UsageError
@@ -29,7 +29,7 @@ STAGES = ("train", "average", "precompute")
 # Settings that a result does not depend on.
 FREE = (
     *("runs", "data", "dry_run", "name", "seed", "metrics", "tensorboard"),
-    *("cpus", "gpus", "nodes", "master_port", "max_tokens"),
+    *("cpus", "gpus", "nodes", "master_port", "max_tokens", "precision"),
 )
 
 
@@ -105,10 +105,10 @@ def run_study(settings: StudySettings) -> None:
 
 
 def write_result(study: Study, run_settings: RunSettings, settings: StudySettings, work: Work) -> None:
-    """Measure the model of a run whose stages are done, beside a run of the baseline, and write the result."""
+    """Measure the model of a run whose stages are done, on one CPU, beside a run of the baseline; write the result."""
     if settings.dry_run:
         return
-    run = Run(run_settings, TranslationData.read(run_settings.data_folder), find_device(run_settings), work)
+    run = Run(run_settings, TranslationData.read(run_settings.data_folder), Device("cpu", 1), work)
     metrics = study.metrics(run.data.target, run.data.lowercase)
     beam, tried = choose_beam(run, study.beams, metrics["bleu"])
     searching = dataclasses.replace(run, settings=dataclasses.replace(run_settings, beam=beam))
@@ -146,6 +146,7 @@ def run_of(study: Study, system: str, seed: int, settings: StudySettings) -> Run
     its, runs = study.systems[system], settings.runs or Path.cwd() / "runs" / study.name
     texts = {"mixer": its.mixer, "name": system, "options": its.options, "seed": str(seed)}
     places = {"runs": str(runs), "data": str(settings.data or ""), "dry_run": str(int(settings.dry_run))}
+    places["precision"] = "fp32"  # on GPUs, too
     return dataclasses.replace(RunSettings.parsed(study.settings | texts | places), stages=STAGES)
 
 
@@ -219,12 +220,15 @@ def training_of(run: Path) -> dict[str, Any]:
     step = max(1, len(train) // 100)
     perplexity, best = training.best_validation(log)
     last = content["attempts"][-1]
+    cpu_seconds = training.cpu_seconds_per_update(log) if "--cpu" in last["command"] else None
+    if cpu_seconds and (ranks := "--nproc-per-node") in last["command"]:  # the log has those of one
+        cpu_seconds *= int(training.option(last["command"], ranks))
     return {
         "updates": max(valid),
         "best_update": best,
         "best_perplexity": perplexity,
         "seconds": content["seconds"],
-        "cpu_seconds_per_update": training.cpu_seconds_per_update(log) if "--cpu" in last["command"] else None,
+        "cpu_seconds_per_update": cpu_seconds,
         "attempts": len(content["attempts"]),
         "tokens_per_second": training.training_speed(log),
         "peak_memory_bytes": peak_memory(run),
@@ -234,20 +238,16 @@ def training_of(run: Path) -> dict[str, Any]:
     }
 
 
-def cost_of(run: Run, baseline: RunSettings) -> dict[str, Any] | None:
-    """Return what an update costs, as :mod:`posnet_fairseq.studies.update_cost` measures it against a baseline.
-
-    None for a training on several processes.
-    """
-    if run.device.processes * run.settings.nodes > 1:
-        return None
+def cost_of(run: Run, baseline: RunSettings) -> dict[str, Any]:
+    """Return what an update costs, as :mod:`posnet_fairseq.studies.update_cost` measures it against a baseline."""
     out = run.settings.run / "cost-of-updates.json"
-    # A longer training costs no more for each update.
-    trainings = [
-        commands.training(dataclasses.replace(each, updates=update_cost.UPDATES), run.data, run.device, run.work.report)
-        for each in (run.settings, baseline)
-    ]
-    command = update_cost.measuring(out, *(each.arguments for each in trainings))
+    # Batches are those of a CPU, wherever the run was trained; a longer training costs no more for each update.
+    tokens = run.settings.max_tokens or int(hyperparameters(run.settings.size)["max_tokens"])
+    trainings = []
+    for each in (run.settings, baseline):
+        short = dataclasses.replace(each, updates=update_cost.UPDATES, max_tokens=tokens)
+        trainings.append(commands.training(short, run.data, run.device, run.work.report).arguments)
+    command = update_cost.measuring(out, *trainings)
     run.stage("cost", "train.json", out.name, command)
     found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     return found

@@ -54,13 +54,12 @@ def _training(arguments: Sequence[str]) -> Callable[[], object]:
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure a training against another."""
-    from posnet_fairseq.bench.timing import device_clock, interleaved, median_ratio  # imports torch
+    from posnet_fairseq.bench.timing import interleaved, median_ratio  # imports torch
 
     out, *rest = sys.argv[1:] if arguments is None else arguments
     place = rest.index(AGAINST)
     trainings = {"own": _training(rest[:place]), "other": _training(rest[place + 1 :])}
-    clock = time.process_time if "--cpu" in rest else device_clock
-    seconds = interleaved(trainings, UPDATES, WARM_UP, clock)
+    seconds = interleaved(trainings, UPDATES, WARM_UP, time.process_time)
     found = {
         "relative": round(median_ratio(seconds["own"], seconds["other"]), 4),
         "other_seconds": round(statistics.median(seconds["other"]), 4),

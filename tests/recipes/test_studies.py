@@ -16,6 +16,7 @@ from posnet_fairseq.runs.run_settings import TranslationData
 from posnet_fairseq.runs.systems import find_mixer
 from posnet_fairseq.runs.tune import has_clip_distance
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.records import Record
 from posnet_fairseq.studies import protocol, results, running
 from posnet_fairseq.studies.running import StudySettings
 from support.commands import NARROW
@@ -23,7 +24,7 @@ from support.corpus import prepared
 from support.study import result as study_result
 
 PROTOCOL = """
-settings: {dataset: study.en-de, size: tiny, updates: 8, interval: 2, average: 2, patience: 3, cpus: 1, tokens: 400,
+settings: {dataset: study.en-de, size: tiny, updates: 8, interval: 2, average: 2, patience: 3, tokens: 400,
   max_tokens: 200, warmup: 4, max_positions: 32, max_len_a: 0, max_len_b: 8}
 beams: [1, 2]
 baselines: [rposnet, fouriernet]
@@ -82,6 +83,8 @@ def test_protocol_can_be_followed(name):
         settings = running.run_of(study, each, 1, StudySettings.parsed({"study": name}))
         find_mixer(settings.mixer, name)
         assert settings.patience is not None
+        assert settings.precision == "fp32"
+        assert "precision" not in running.protocol_of(study, settings)  # results of before have none
         # All hyperparameters that were tuned are said.
         assert "--dropout" in system.options.split()
         assert "--lr" in system.options.split() or "lr" in study.settings
@@ -170,6 +173,25 @@ def test_other_data_are_refused_before_a_training(made, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match=r"made with other data than that in .*\. Give another folder \(--results\)\."):
         made()
     assert made(results=str(tmp_path / "new")) == [("rposnet", 1), ("fouriernet", 1), ("rposnet", 2)]
+
+
+@pytest.mark.parametrize(
+    ("command", "seconds"),
+    [
+        ("fairseq-train data --cpu", 0.5),
+        ("torchrun --nnodes 1 --nproc-per-node 2 rank.py data --cpu", 1.0),
+        ("fairseq-train data", None),
+    ],
+)
+def test_cpu_time_of_an_update_is_that_of_all_processes(tmp_path, command, seconds):
+    updates = [{"nll_loss": 5, "wps": 9, "num_updates": number, "cpu": 7 + number / 2} for number in (1, 2, 3)]
+    lines = [f"x | INFO | train_inner | {json.dumps(values)}" for values in updates]
+    lines.append(f"x | INFO | valid | {json.dumps({'valid_ppl': 9, 'valid_num_updates': 3})}")
+    (tmp_path / "train.log").write_text("\n".join(lines) + "\n")
+    record = Record(tmp_path / "train.json")
+    record.begin({}, command=command.split(), commit="", versions={}, machine={})
+    record.end("finished", seconds=3)
+    assert running.training_of(tmp_path)["cpu_seconds_per_update"] == seconds
 
 
 @pytest.mark.thorough  # 45 s: a run from the training to five translations

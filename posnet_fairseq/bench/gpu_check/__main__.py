@@ -68,10 +68,8 @@ def sections(gpus: int, bf16: bool, scratch: Path) -> Iterator[Section]:
     tests = f"-n 0 -m gpu -rs {shlex.quote(str(ROOT / 'tests' / 'gpu'))}{few}"
     yield Section("every mixer on the device", (f"{PYTHON} -m pytest {tests}",), 600)
     no_bf16, one_gpu = "" if bf16 else "the GPU has no bf16", "" if gpus != 1 else "there is one GPU"
-    kinds = (
-        (("bf16", 1, no_bf16), ("fp16", 1, ""), ("fp16", 2, one_gpu)) if gpus else (("fp32", 1, ""), ("fp32", 2, ""))
-    )
-    for precision, processes, left_out in kinds:
+    on_gpus = (("bf16", 1, no_bf16), ("fp16", 1, ""), ("fp16", 2, one_gpu))
+    for precision, processes, left_out in on_gpus if gpus else [("fp32", 2, "")]:
         commands = _training(scratch, gpus > 0, precision, processes)
         yield Section(f"training in {precision}, processes: {processes}", commands, 240, left_out)
     for on_gpu, on_cpu in BENCHMARKS:
