@@ -56,3 +56,31 @@ def test_a_process_that_fails_leaves_no_lock(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "work.py"], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("3\n", "")
+
+
+MEMORY = """
+import time
+from posnet_fairseq.shared.processes import FreeMemory, resident
+
+SIZE = 2**28
+
+def with_holes():
+    return [bytearray(b"x") * 2**16 for _ in range(SIZE // 2**16)][9::10]
+
+def gives_back(memory):
+    full = resident()
+    memory.give_back()
+    return resident() < full - SIZE / 2
+
+memory, held = FreeMemory(resident(), since=float("-inf")), [with_holes()]
+assert gives_back(memory)
+assert time.monotonic() - memory.since < 1000
+held.append(with_holes())
+assert not gives_back(FreeMemory(memory.least, since=float("inf")))  # too early
+assert not gives_back(FreeMemory(resident(), since=float("-inf")))  # no more than a quarter
+assert gives_back(FreeMemory(memory.least, since=float("-inf")))
+"""
+
+
+def test_much_free_memory_is_given_back_to_the_system_now_and_then():
+    subprocess.run([sys.executable, "-c", MEMORY], check=True)

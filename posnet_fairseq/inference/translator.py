@@ -1,7 +1,7 @@
 """Lines of plain text to translations, or beginnings to whole texts, with a search between them; given translations."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -13,6 +13,7 @@ from posnet_fairseq.inference.search.hypotheses import Hypothesis
 from posnet_fairseq.inference.translation import BLANK, UNSCORED, Translation, token_alignment
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import is_blank
+from posnet_fairseq.shared.processes import FreeMemory
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import TextPipeline
 
@@ -40,6 +41,7 @@ class Translator:
     vocabulary: Vocabulary
     pipeline: TextPipeline
     max_source: int
+    free_memory: FreeMemory = field(default_factory=FreeMemory, kw_only=True)
     second_input: ClassVar = "prefix"
     blank: ClassVar = BLANK
     skipped: ClassVar = "left empty"
@@ -65,7 +67,9 @@ class Translator:
         if not batch.sources:
             return []
         found = zip(batch.sources, self.search(batch.sources, batch.prefixes), strict=True)
-        return [[self._translation(source, each) for each in hypotheses] for source, hypotheses in found]
+        translations = [[self._translation(source, each) for each in hypotheses] for source, hypotheses in found]
+        self.free_memory.give_back()
+        return translations
 
     def encode_all(
         self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int

@@ -23,11 +23,11 @@ def gpus() -> tuple[int, bool]:
     return count, count > 0 and all(torch.cuda.get_device_capability(i) >= (8, 0) for i in range(count))
 
 
-def gpu_memory(count: int) -> int:
-    """Return bytes of memory of the smallest of the first GPUs, `count` of them."""
+def gpu_memory(count: int, tenants: int) -> int:
+    """Return each tenant's bytes of memory of the smallest of the first GPUs, `count` of them."""
     import torch
 
-    return min(torch.cuda.get_device_properties(index).total_memory for index in range(count))
+    return min(torch.cuda.get_device_properties(index).total_memory for index in range(count)) // tenants
 
 
 def _taken(settings: TrainingSettings, count: int) -> int:
@@ -67,7 +67,7 @@ def find_device(settings: TrainingSettings, tenants: int = 1) -> Device:
         reason = "a GPU here has a compute capability below 8.0 and does not multiply in bf16. Give fp16."
         refuse("precision", "bf16", reason)
     precision = settings.precision or ("bf16" if bf16 else "fp32")
-    return Device("gpu", processes, precision, gpu_memory(processes) // tenants)
+    return Device("gpu", processes, precision, gpu_memory(processes, tenants))
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,7 @@ def on_gpus(monkeypatch, shown):
 
     def dry_run(gpus, *words, bf16=True, max_tokens="3400"):
         monkeypatch.setattr(devices, "gpus", lambda: (gpus, bf16))
-        monkeypatch.setattr(devices, "gpu_memory", lambda count: 80 * 2**30)
+        monkeypatch.setattr(devices, "gpu_memory", lambda count, tenants: 80 * 2**30 // tenants)
         given = ["--max-tokens", max_tokens] if max_tokens else []
         return shown("wmt14.en-de", "train", "translate", "--gpus", gpus, *given, *words)
 

@@ -86,7 +86,7 @@ sys.executable = os.path.join(os.path.dirname(__file__), "python")  # beside who
 from posnet_fairseq.cli.run import main
 from posnet_fairseq.runs import devices
 devices.gpus = lambda: (8, True)
-devices.gpu_memory = lambda count: None
+devices.gpu_memory = lambda count, tenants: None
 main()
 """
 
