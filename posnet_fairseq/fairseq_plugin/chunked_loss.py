@@ -29,7 +29,7 @@ class _InChunks:
 
     def forward(self, model: nn.Module, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict]:
         """Return loss, sample size and logging outputs, as fairseq's criterion does."""
-        _projection(model)
+        _check_output_layer(model)
         sample = sample | {"net_input": sample["net_input"] | {"features_only": True}}
         return super().forward(model, sample, reduce=reduce)  # type: ignore[misc]  # fairseq's
 
@@ -69,8 +69,8 @@ class _InChunks:
         return output_loss(features, weight, targets, self.eps, self.padding_idx, count_correct)
 
 
-def _projection(model: Any) -> nn.Linear:
-    """Return the output layer of a model; refuse a model that cannot leave it out."""
+def _check_output_layer(model: Any) -> None:
+    """Refuse a model that cannot leave its output layer out."""
     decoder = getattr(model, "decoder", None)
     projection = getattr(decoder, "output_projection", None)
     if (
@@ -82,7 +82,6 @@ def _projection(model: Any) -> nn.Linear:
             f"--criterion {PREFIX}...: the output layer of this model is not one matrix alone that it can leave out, "
             "which chunks need. Give fairseq's criterion of the same name without the prefix."
         )
-    return projection
 
 
 def _returns_features(module: Any) -> bool:

@@ -33,6 +33,7 @@ class Translator:
     Attributes:
         max_source: most tokens of a source, the end symbol included.
         second_input: option that gives a second text for each line.
+        free_memory: gives memory back to the system between batches; shared by the searches of one model.
         blank: stands for the translation of a line that is not translated.
         skipped: what is said of a line that is too long.
     """

@@ -145,8 +145,8 @@ def run_of(study: Study, system: str, seed: int, settings: StudySettings) -> Run
     """Return the run of a system with a seed."""
     its, runs = study.systems[system], settings.runs or Path.cwd() / "runs" / study.name
     texts = {"mixer": its.mixer, "name": system, "options": its.options, "seed": str(seed)}
+    texts["precision"] = "fp32"  # on GPUs, too
     places = {"runs": str(runs), "data": str(settings.data or ""), "dry_run": str(int(settings.dry_run))}
-    places["precision"] = "fp32"  # on GPUs, too
     return dataclasses.replace(RunSettings.parsed(study.settings | texts | places), stages=STAGES)
 
 
@@ -221,8 +221,8 @@ def training_of(run: Path) -> dict[str, Any]:
     perplexity, best = training.best_validation(log)
     last = content["attempts"][-1]
     cpu_seconds = training.cpu_seconds_per_update(log) if "--cpu" in last["command"] else None
-    if cpu_seconds and (ranks := "--nproc-per-node") in last["command"]:  # the log has those of one
-        cpu_seconds *= int(training.option(last["command"], ranks))
+    if cpu_seconds and "--nproc-per-node" in last["command"]:  # the log has those of one process
+        cpu_seconds *= int(training.option(last["command"], "--nproc-per-node"))
     return {
         "updates": max(valid),
         "best_update": best,
