@@ -111,9 +111,9 @@ def test_options_of_other_models_override_nothing(tmp_path):
     assert (state["cfg"].model.dropout, state["cfg"].task.data) == (0.5, "elsewhere")
 
 
-@pytest.mark.parametrize(("has_gpu", "is_on_tpu"), [(True, False), (False, True)])
-def test_bf16_on_a_gpu_is_no_request_for_tpus(monkeypatch, has_gpu, is_on_tpu):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: has_gpu)
+@pytest.mark.parametrize(("torch_xla", "is_on_tpu"), [(None, False), (object(), True)])
+def test_bf16_is_no_request_for_tpus(monkeypatch, torch_xla, is_on_tpu):
+    monkeypatch.setattr("fairseq.utils.xm", torch_xla)
     arguments = ["--bf16", "--arch", "rposnet_base", "data"]
     read = options.parse_args_and_arch(options.get_training_parser(), arguments)
     assert (read.bf16, read.tpu) == (True, is_on_tpu)

@@ -175,15 +175,15 @@ def check_options_of_trainings(initialize: Callable, trainer: Any, cfg: Any, *ar
 
 
 @_replaces(options, "parse_args_and_arch")
-def train_in_bf16_on_gpus(parse: Callable, *args: Any, **kwargs: Any) -> Any:
-    """Let ``--bf16`` train on GPUs.
+def train_in_bf16_without_tpus(parse: Callable, *args: Any, **kwargs: Any) -> Any:
+    """Let ``--bf16`` train on GPUs and CPUs.
 
     fairseq 0.12.3 takes it for a request to train on TPUs, and fails without torch_xla. Remove this when fairseq does
     not.
     """
     parsed = parse(*args, **kwargs)
     known = parsed[0] if isinstance(parsed, tuple) else parsed
-    if getattr(known, "bf16", False) and torch.cuda.is_available():
+    if getattr(known, "bf16", False) and utils.xm is None:
         known.tpu = False
     return parsed
 

@@ -101,6 +101,8 @@ class _OutputLoss(torch.autograd.Function):
         def add(chunk: Tensor, target: Tensor, features_grad: Tensor | None) -> None:
             nonlocal loss, nll_loss, correct
             scores, padding = multiply(chunk, weight), target == padding_idx
+            if scores.device.type == "cpu":
+                scores = scores.to(wide)  # a softmax from bf16 to float32 takes six times as long there
             if correct is not None:
                 correct += (scores.argmax(dim=1, keepdim=True).eq(target) & ~padding).sum()
             of_target, largest = scores.gather(1, target).to(wide), scores.amax(dim=1, keepdim=True)

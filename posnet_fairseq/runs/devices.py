@@ -59,9 +59,9 @@ def find_device(settings: TrainingSettings, tenants: int = 1) -> Device:
     count, bf16 = gpus()
     if settings.cpus or not (settings.gpus or count):
         processes = settings.cpus or 1
-        if settings.precision not in (None, "fp32"):
-            refuse("precision", settings.precision, "fairseq trains with fp32 on CPUs. Leave it out.")
-        return Device("cpu", processes, threads=-(-cores() // processes))
+        if settings.precision == "fp16":
+            refuse("precision", "fp16", "CPUs train in fp32 or bf16. Give one of these.")
+        return Device("cpu", processes, settings.precision or "fp32", threads=-(-cores() // processes))
     processes = _taken(settings, count)
     if settings.precision == "bf16" and not bf16:
         reason = "a GPU here has a compute capability below 8.0 and does not multiply in bf16. Give fp16."

@@ -145,9 +145,9 @@ def run_of(study: Study, system: str, seed: int, settings: StudySettings) -> Run
     """Return the run of a system with a seed."""
     its, runs = study.systems[system], settings.runs or Path.cwd() / "runs" / study.name
     texts = {"mixer": its.mixer, "name": system, "options": its.options, "seed": str(seed)}
-    texts["precision"] = "fp32"  # on GPUs, too
     places = {"runs": str(runs), "data": str(settings.data or ""), "dry_run": str(int(settings.dry_run))}
-    return dataclasses.replace(RunSettings.parsed(study.settings | texts | places), stages=STAGES)
+    usual = {"precision": "fp32"} | study.settings  # on GPUs, too, unless the study says otherwise
+    return dataclasses.replace(RunSettings.parsed(usual | texts | places), stages=STAGES)
 
 
 def _refuse_other_data(study: Study, run_settings: RunSettings, settings: StudySettings) -> None:

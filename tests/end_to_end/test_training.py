@@ -38,6 +38,20 @@ def test_fused_adam_goes_on_where_adam_stopped(monkeypatch, data, tmp_path):
     assert_same_weights(*(run / "checkpoint_last.pt" for run in runs), rtol=1e-5, atol=1e-6)
 
 
+def test_bf16_trains_on_cpus(monkeypatch, data, tmp_path):
+    """Weights, rounded to 8 bits, differ little from those of float32; the training goes on; its model translates."""
+    short = "--save-interval-updates 4 --no-epoch-checkpoints --dropout 0 --max-update".split()
+    exact, rounded = tmp_path / "exact", tmp_path / "rounded"
+    commands.call(monkeypatch, "train", *commands.train_arguments(data, exact, *short, "8"))
+    for updates in ("4", "8"):
+        commands.call(monkeypatch, "train", *commands.train_arguments(data, rounded, *short, updates, "--bf16"))
+    assert_same_weights(exact / "checkpoint_last.pt", rounded / "checkpoint_last.pt", rtol=2**-8, atol=1e-3)
+    weights = torch.load(rounded / "checkpoint_last.pt", weights_only=True)["model"].values()
+    assert all(torch.equal(weight, weight.bfloat16().to(weight.dtype)) for weight in weights)
+    output = commands.generate(monkeypatch, data, rounded / "checkpoint_last.pt", tmp_path / "out", "--beam", "1")
+    assert len(output) == 61
+
+
 @pytest.mark.thorough  # 20 s: traces layers; quick: tests/test_compile.py
 def test_compiled_layers_train_alike_and_resume(monkeypatch, data, tmp_path):
     """The backend runs graphs as they are. Validation and translation are as without --compile."""
