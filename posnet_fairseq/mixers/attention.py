@@ -6,6 +6,7 @@ from torch import Tensor
 from posnet_fairseq.mixers.bases import ContentBasedMixer, Mixed, MixingContext, Options
 from posnet_fairseq.ops.dropout import is_by_16_bits
 from posnet_fairseq.ops.masking import padding_energy
+from posnet_fairseq.ops.softmax import softmax
 from posnet_fairseq.registry import register_mixer
 
 
@@ -30,13 +31,13 @@ class Attention(ContentBasedMixer):
         if plain and self.causal and state is not None and state.in_place:
             k, v = self.project_keys(memory, context), self.project_values(memory)
             q, k, v, hidden = state.share(q, k, v)
-            mixed = ((q * self.scale) @ k.mT + hidden).softmax(dim=-1) @ v
+            mixed = softmax((q * self.scale) @ k.mT + hidden) @ v
             return mixed.transpose(1, 2).flatten(0, 1).unsqueeze(2), None
         k, v = self.keys(memory, context), self.value(memory, context)
         mask = padding_energy(context.padding_mask, q.dtype)
         if plain:
             energy = (q * self.scale) @ k.mT
-            return (energy if mask is None else energy + mask).softmax(dim=-1) @ v, None
+            return softmax(energy if mask is None else energy + mask) @ v, None
         causal = self.causal and context.state is None
         if causal:  # tokens see no padding, which follows them; torch 2.15 takes no mask beside is_causal
             mask = None

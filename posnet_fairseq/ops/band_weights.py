@@ -9,6 +9,7 @@ from torch import Tensor
 from posnet_fairseq.ops import kernels
 from posnet_fairseq.ops.band import Band, mix_band
 from posnet_fairseq.ops.masking import masked_energy
+from posnet_fairseq.ops.softmax import softmax
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class BandWeights:
         """Return the softmax of energies, (H, N, 2R + 1), over the M tokens of a sentence, in float32 or wider."""
         energy = energy.to(torch.promote_types(energy.dtype, torch.float32))
         number = band.counts(energy.size(1), keys, length_ratio, energy.device).to(energy.dtype)
-        return cls(band, length_ratio, (energy + number.log()).softmax(dim=-1) / number.clamp(min=1))
+        return cls(band, length_ratio, softmax(energy + number.log()) / number.clamp(min=1))
 
     @classmethod
     def softmax_of_each(
@@ -42,7 +43,7 @@ class BandWeights:
         number = band.counts(energy.size(1), lengths, length_ratio, energy.device)[:, None].to(energy.dtype)
         # Finite: where a query meets padding only, there is no number at all.
         energy = (energy + number.clamp(min=1).log()).masked_fill(number == 0, masked_energy(energy.dtype))
-        return cls(band, length_ratio, energy.softmax(dim=-1) / number.clamp(min=1))
+        return cls(band, length_ratio, softmax(energy) / number.clamp(min=1))
 
     @classmethod
     def plain(cls, band: Band, length_ratio: tuple[int, int], weights: Tensor, keys: int) -> "BandWeights":

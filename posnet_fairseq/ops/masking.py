@@ -8,6 +8,8 @@ overflow in half precision.
 import torch
 from torch import Tensor
 
+from posnet_fairseq.ops.softmax import softmax
+
 
 def masked_energy(dtype: torch.dtype) -> float:
     """Return the energy of a masked pair in ``dtype``."""
@@ -39,7 +41,7 @@ def normalized(energy: Tensor, padding_mask: Tensor | None = None, hidden: Tenso
         energy = energy.masked_fill(hidden, masked_energy(energy.dtype))
     if padding_mask is not None:
         energy = energy.masked_fill(padding_mask[:, None, None, :], masked_energy(energy.dtype))
-    weights = energy.softmax(dim=-1)
+    weights = softmax(energy)
     if hidden is None or hidden.dim() == 2:
         return weights
     unseen = hidden if padding_mask is None else hidden | padding_mask[:, None, None, :]
