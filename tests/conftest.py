@@ -8,6 +8,7 @@ import torch
 
 import posnet_fairseq.models  # noqa: F401  (registers the plugin)
 from support.building import Case, usual_gate
+from support.checkpoints import checkpoint
 
 # Commands of hostile use that take seconds: in a process of their own, or drawing every head.
 SLOW_ROWS = ("fairseq-", "posnet-plot weights")
@@ -34,6 +35,13 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.thorough)
     long = {item.path for item in items if item.get_closest_marker("slow") or item.path.stem in LONG}
     items.sort(key=lambda item: item.path not in long)
+
+
+@pytest.fixture(scope="session")
+def small_model(tmp_path_factory):
+    """A checkpoint of a small model, which tests leave as it is."""
+    torch.manual_seed(2)
+    return checkpoint(tmp_path_factory.mktemp("model") / "model.pt", "rposnet")
 
 
 @pytest.fixture(autouse=True)

@@ -55,8 +55,6 @@ def test_layers_take_options_after_plus_signs():
     assert "shaw+shaw_values" in layers_speed.run(["shaw+shaw_values"], 4, size="tiny", tokens=8, rounds=1)
     with pytest.raises(UsageError, match="values True: shaw does not read it; it reads clip_distance, shaw_values"):
         layers_speed.run(["shaw+values"], 4, size="tiny", tokens=8, rounds=1)
-    with pytest.raises(UsageError, match="irpe_on x: choose one of k, q, v, qk"):
-        layers_speed.run(["irpe+irpe_on=x"], 4, size="tiny", tokens=8, rounds=1)
     with pytest.raises(UsageError, match=r"--mixers fouriernet: fouriernet stands in encoder only"):
         layers_speed.run(["fouriernet"], 4, size="tiny", tokens=8, rounds=1, place="decoder")
 
@@ -144,7 +142,6 @@ def test_every_engine_translates_to_the_given_length(monkeypatch):
     ("arguments", "sentence"),
     [
         ("layers --lengths 0", "--lengths 0: give 1 or more"),
-        ("grid --mixers fouriernet", "fouriernet has no form on grids"),
         ("decode --checkpoints {0}/model.pt --lengths 25", "model.pt takes 24 tokens. Give at most that"),
         ("decode --checkpoints {0}/model.pt {0}/other.pt --lengths 9", "dictionaries of different sizes"),
     ],

@@ -73,11 +73,9 @@ def test_memory_of_another_width():
         ("rposnet", {"num_heads": 3}, r"num_heads 3 must divide embed_dim 16\. Change one of the two"),
         ("rposnet", {"memory_dim": 8}, "memory_dim 8: self-attention mixes its queries"),
         ("rposnet", {"clip_distanc": 4}, "clip_distanc 4: rposnet does not read it; .* Did you mean clip_distance"),
-        ("attention", {"clip_distance": 4}, "clip_distance 4: attention does not read it; it has no options"),
         ("rposnet", {"clip_distance": 0}, "^clip_distance 0: give 1 or more"),
         ("irpe", {"irpe_mode": "bias", "irpe_on": "k"}, "^irpe_on k: .* or give irpe_mode contextual"),
         ("fouriernet", {"causal": True}, "causal True: fouriernet stands in encoder only"),
-        ("rope", {"cross_attention": True}, "cross_attention True: rope stands in encoder and decoder only"),
         ("rposnet", {"causal": True, "cross_attention": True}, "causal True: cross-attention sees the whole memory"),
         ("rposnet", {"position_embedding": "sine"}, "position_embedding sine: choose one of sinusoidal, learned, none"),
         ("linearnet", {"max_positions": 5000}, "^max_positions 5000: linearnet trains a matrix"),
@@ -148,7 +146,6 @@ def test_a_state_says_where_it_is():
         ({"place": "decoder_self"}, "place decoder_self: choose one of encoder, decoder, cross"),
         ({"embed_dim": 8.0}, r"--encoder-embed-dim 8\.0: give a whole number"),
         ({"num_heads": 0}, "--encoder-attention-heads 0: give 1 or more"),
-        ({"max_positions": 0}, "--max-source-positions 0"),
         ({"dropout": float("nan")}, "--attention-dropout nan"),
     ],
     ids=str,
@@ -165,7 +162,6 @@ def test_options_of_another_mixer_are_refused():
 
 ABSURD = [
     ("shaw", {"clip_distance": 65537}, "--clip-distance 65537: give 1 or more, and at most 65,536"),
-    ("irpe", {"irpe_beta": 10**9}, "--irpe-beta 1000000000: give 1 or more, and at most 65,536"),
     ("alpha_translution", {"alpha_dim": 60_000}, "--translution-clip left out: .* more than 2147483648 numbers"),
 ]
 

@@ -98,20 +98,9 @@ class WithoutOption(FairseqEncoderDecoderModel):
 def test_a_model_that_cannot_leave_its_output_layer_out_is_refused():
     """Also when it is wrapped for several GPUs."""
     whole = build_model()
-    model = ModuleProxyWrapper(SimpleModule(WithoutOption(whole.encoder, whole.decoder)))
+    model = ModuleProxyWrapper(torch.nn.DataParallel(WithoutOption(whole.encoder, whole.decoder), device_ids=[]))
     with pytest.raises(UsageError, match="without the prefix"):
         CRITERION_REGISTRY["chunked_cross_entropy"](TASK, sentence_avg=False)(model, sample())
-
-
-class SimpleModule(torch.nn.Module):
-    """As torch's and fairseq's wrappers of models for several GPUs."""
-
-    def __init__(self, module):
-        super().__init__()
-        self.module = module
-
-    def forward(self, *inputs, **kwargs):
-        return self.module(*inputs, **kwargs)
 
 
 def options_of_training(words=(), **distributed):

@@ -44,10 +44,6 @@ def parser_of(name):
     return script.load().make_parser()
 
 
-def test_there_are_commands():
-    assert {"posnet-run", "posnet-score", "posnet-prepare", "posnet-translate"} <= set(COMMANDS)
-
-
 @every_command
 def test_version(name, ended):
     code, out, err = ended(name, "--version")

@@ -51,11 +51,14 @@ def test_a_file_has_the_lines_of_read_lines(tmp_path, content, most):
     assert every(IncomingLines(tmp_path / "file"), most) == read_lines(tmp_path / "file")
 
 
-def test_lines_in_front_of_a_bad_one_are_returned(pipe):
+@pytest.mark.parametrize(
+    ("bad", "sentence"), [(b"\xff", "is not UTF-8: line 3 has an invalid byte"), (b"b\0", "has a NUL byte in line 3")]
+)
+def test_lines_in_front_of_a_bad_one_are_returned(pipe, bad, sentence):
     lines, write = pipe
-    write(b"a\nb\n\xff\nc\n")
+    write(b"a\nb\n" + bad + b"\nc\n")
     assert lines.take(9) == ["a", "b"]
-    with pytest.raises(UsageError, match="is not UTF-8: line 3 has an invalid byte"):
+    with pytest.raises(UsageError, match=sentence):
         lines.take(9)
     write(b"")
 
@@ -76,15 +79,6 @@ def test_a_line_without_end_is_refused_and_not_searched_again(tmp_path, monkeypa
     assert lines.take(9) == ["a"]
     with pytest.raises(UsageError, match="file: line 2 has more than 1,048,576 bytes"):
         lines.take(9)
-
-
-def test_nul(pipe):
-    lines, write = pipe
-    write(b"a\nb\0\n")
-    assert lines.take(1) == ["a"]
-    with pytest.raises(UsageError, match="has a NUL byte in line 2"):
-        lines.take(1)
-    write(b"")
 
 
 def test_a_compressed_file(tmp_path):

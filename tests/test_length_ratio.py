@@ -4,9 +4,7 @@ import shutil
 
 import pytest
 import torch
-from fairseq import options
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from fairseq_cli import preprocess
 
 from posnet_fairseq.cli import length_ratio as command
 from posnet_fairseq.inference import measured_length_ratio
@@ -33,7 +31,7 @@ def data(tmp_path_factory):
             f"-s xx -t yy --joined-dictionary --workers 1 --destdir {folder}/{name} --trainpref {folder}/{prefix} "
             f"--dataset-impl {form}"
         )
-        preprocess.main(options.get_preprocessing_parser().parse_args(arguments.split()))
+        commands.run_program(pytest.MonkeyPatch(), "fairseq-preprocess", *arguments.split())
     return folder
 
 

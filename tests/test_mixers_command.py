@@ -141,7 +141,6 @@ def test_bad_input(capsys):
         (["--max-tokens", "100"], "--max-tokens is an option of --memory. Give both, or neither."),
         (["--grid", "14"], "argument --grid: '14': give rows and columns, 1 to 999 each, such as 14x14."),
         (["--grid", "3x4", "--memory"], "--grid --memory: give one of the two."),
-        (["fouriernet", "--grid", "3x4"], "grid (3, 4): fouriernet has no form on grids. Choose one of: .* irpe"),
         (["--memory", "--max-tokens", "10"], "--max-tokens 10: give 25 or more"),
     ):
         assert sentence.split(".* ")[-1] in refused(capsys, mixers.main, *arguments)

@@ -51,15 +51,6 @@ def test_sums_and_gradients_are_those_of_all_scores_at_once(smoothing, of_chunks
     assert not found.nll_loss.requires_grad
 
 
-def test_targets_with_the_highest_score_are_counted():
-    features, weight, targets = tensors()
-    best = linear(features, weight).argmax(dim=1)
-    targets[3:14] = best[3:14].clamp(min=4)
-    found = output_loss(features, weight, targets, 0.1, PADDING, count_correct=True)
-    assert found.correct == (best.eq(targets) & targets.ne(PADDING)).sum() > 0
-    assert output_loss(features, weight, targets, 0.1, PADDING).correct is None
-
-
 @pytest.mark.parametrize("frozen", [0, 1])
 def test_what_needs_no_gradient_gets_none(frozen):
     arguments = tensors()

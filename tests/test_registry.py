@@ -9,8 +9,6 @@ from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import _MIXERS, get_mixer, mixer_names, register_mixer
 from posnet_fairseq.shared.errors import UsageError
 
-every_mixer = pytest.mark.parametrize("name", mixer_names())
-
 
 @pytest.fixture
 def clean_registry():
@@ -20,27 +18,15 @@ def clean_registry():
     _MIXERS.update(before)
 
 
-@every_mixer
-def test_every_mixer_has_a_test_file(name):
-    assert (Path(__file__).parent / "mixers" / f"test_{name}.py").exists()
-
-
-@every_mixer
-def test_every_mixer_names_its_paper_and_equation(name):
-    assert "Eq" in get_mixer(name).__doc__
-    assert "20" in get_mixer(name).__doc__, "the year of the paper"
-
-
-@every_mixer
-def test_every_mixer_may_stand_somewhere(name):
-    assert get_mixer(name).places
-    assert set(get_mixer(name).places) <= set(PLACES)
-
-
-@every_mixer
-def test_every_arch_is_in_the_readme(name):
-    readme = (Path(__file__).parent.parent / "README.md").read_text()
-    assert f"`{get_mixer(name).arch}`" in readme
+@pytest.mark.parametrize("name", mixer_names())
+def test_every_mixer_has_its_paper_places_test_and_row(name):
+    mixer, tests = get_mixer(name), Path(__file__).parent
+    assert "Eq" in mixer.__doc__
+    assert "20" in mixer.__doc__, "the year of the paper"
+    assert mixer.places
+    assert set(mixer.places) <= set(PLACES)
+    assert (tests / "mixers" / f"test_{name}.py").exists()
+    assert f"`{mixer.arch}`" in (tests.parent / "README.md").read_text()
 
 
 def test_unknown_name_lists_names_and_the_nearest():

@@ -22,19 +22,14 @@ OPTIONS = "--pretokenized --cpu --beam 2 --max-len-b 6 --max-tokens 100".split()
 SOURCES = ["w1 w2 w3 w4", "w5", "", "w6 w7 w8", "w9 w10", "w11 w12 w13 w14 w15 w16 w17 w18 w19", "w20", "w21 w22 w23"]
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return checkpoint(tmp_path_factory.mktemp("resume") / "model.pt", "rposnet")
-
-
 @pytest.fixture
-def run(model, tmp_path, monkeypatch, capfd):
+def run(small_model, tmp_path, monkeypatch, capfd):
     """Function from options to what the command says, in a folder with a text."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(translating, "WINDOW", 2)
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in SOURCES))
 
-    def run(*more, code=0, batches=10**9, model=model):
+    def run(*more, code=0, batches=10**9, model=small_model):
         done = 0
 
         def interrupted(translator, sources):
@@ -131,14 +126,14 @@ def test_without_resume_other_options_begin_anew(run, whole, tmp_path):
     assert not (tmp_path / "out.partial").exists()
 
 
-def test_another_model(run, model):
+def test_another_model(run, small_model):
     run(code=130, batches=2)
-    data = model.read_bytes()
-    checkpoint(model, "rposnet", updates=2)
+    data = small_model.read_bytes()
+    checkpoint(small_model, "rposnet", updates=2)
     try:
         assert "difference in: files." in run("--resume", code=2)
     finally:
-        model.write_bytes(data)
+        small_model.write_bytes(data)
     assert "translated before" not in run()
 
 
@@ -154,9 +149,9 @@ def test_lines_that_have_changed_are_translated_anew(run, tmp_path, line, kept):
     assert (tmp_path / "out").read_bytes() == found
 
 
-def test_output_in_a_model_folder(run, model, whole, tmp_path):
+def test_output_in_a_model_folder(run, small_model, whole, tmp_path):
     """What else lies in the folder is neither the model nor read."""
-    export.main([str(model), "--out", "folder", "--pretokenized"])
+    export.main([str(small_model), "--out", "folder", "--pretokenized"])
     inside = ("--output", "folder/out.txt")
     run(*inside, code=130, batches=2, model="folder")
     (tmp_path / "folder/README.md").write_text("edited")
@@ -179,9 +174,9 @@ def test_packed_weights_are_other_work(run, tmp_path, monkeypatch):
 
 
 @pytest.mark.thorough  # 2 s
-def test_other_processes_pack_weights_as_this_one(model):
+def test_other_processes_pack_weights_as_this_one(small_model):
     load = LoadOptions(pretokenized=True)
-    work = translating._SearchElsewhere([str(model)], load, (SearchSettings(beam=1), 1, False), 2, 1234.5)
+    work = translating._SearchElsewhere([str(small_model)], load, (SearchSettings(beam=1), 1, False), 2, 1234.5)
     code = (
         "import pickle, sys; from posnet_fairseq.inference.packing import pack; pack._seconds = lambda *_: 1.0; "
         "from posnet_fairseq.inference.translator import Batch; import torch; "

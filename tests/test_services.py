@@ -9,13 +9,8 @@ import torch
 import posnet_fairseq as posnet
 from posnet_fairseq.inference.packing import pack as packing
 from support.building import build_language_model
-from support.checkpoints import checkpoint, language_model_checkpoint
+from support.checkpoints import language_model_checkpoint
 from support.commands import python
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory):
-    return checkpoint(tmp_path_factory.mktemp("model") / "averaged.pt", "rposnet")
 
 
 def run(program, *arguments):
@@ -81,8 +76,8 @@ print(torch.get_num_threads())
 """
 
 
-def test_a_model_that_was_loaded_before_a_fork_translates_in_the_children(path):
-    assert run(FORK, str(path)) == ["0", "0", "2"]
+def test_a_model_that_was_loaded_before_a_fork_translates_in_the_children(small_model):
+    assert run(FORK, str(small_model)) == ["0", "0", "2"]
 
 
 COPIES = {"pickle": lambda model: pickle.loads(pickle.dumps(model)), "deepcopy": copy.deepcopy}
@@ -90,18 +85,18 @@ COPIES = {"pickle": lambda model: pickle.loads(pickle.dumps(model)), "deepcopy":
 
 @pytest.mark.parametrize("how", COPIES)
 @pytest.mark.parametrize("dtype", ["float32", "bf16", "auto"])
-def test_copies_translate_alike(path, monkeypatch, how, dtype):
+def test_copies_translate_alike(small_model, monkeypatch, how, dtype):
     monkeypatch.setattr(packing, "_speedup", 2.0)
-    model = posnet.load(path, dtype=dtype, pretokenized=True)
+    model = posnet.load(small_model, dtype=dtype, pretokenized=True)
     copied = COPIES[how](model)
     assert copied.options.dtype == model.options.dtype
     lines = ["w1 w2 w3", "w4"]
     assert copied.translate(lines, nbest=2, beam=3) == model.translate(lines, nbest=2, beam=3)
 
 
-def test_the_measurement_by_which_weights_are_packed_travels_with_a_model(path, monkeypatch):
+def test_the_measurement_by_which_weights_are_packed_travels_with_a_model(small_model, monkeypatch):
     monkeypatch.setattr(packing, "_speedup", 2.0)
-    sent = pickle.dumps(posnet.load(path, pretokenized=True))
+    sent = pickle.dumps(posnet.load(small_model, pretokenized=True))
     monkeypatch.setattr(packing, "_speedup", 0.5)
     pickle.loads(sent)
     assert packing.packing_speedup() == 2.0

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from posnet_fairseq.cli import translate
-from support.checkpoints import checkpoint
 from support.commands import refused
 
 OPTIONS = "--pretokenized --cpu --beam 2 --max-len-b 6".split()
@@ -17,11 +16,6 @@ SOURCES = [
     *("w1 w2 w3 w4", "w5", "", "w6 w7 w8", "\u200b ", "w9 w10", "w11 w12 w13 w14 w15 w16 w17 w18 w19", "w20", "w21")
 ]
 PATIENCE = 120  # seconds until a line that does not come is missed
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return checkpoint(tmp_path_factory.mktemp("stream") / "model.pt", "rposnet")
 
 
 class Stream:
@@ -56,17 +50,17 @@ class Stream:
 
 
 @pytest.fixture
-def begin(model, tmp_path):
+def begin(small_model, tmp_path):
     """Function that starts the command, with more options."""
     with contextlib.ExitStack() as stack:
-        yield lambda *more: stack.enter_context(contextlib.closing(Stream(model, tmp_path, *more)))
+        yield lambda *more: stack.enter_context(contextlib.closing(Stream(small_model, tmp_path, *more)))
 
 
 @pytest.fixture(scope="module")
-def expected(model, tmp_path_factory):
+def expected(small_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("expected")
     (folder / "in").write_text("".join(f"{line}\n" for line in SOURCES))
-    translate.main([str(model), *OPTIONS, "--input", str(folder / "in"), "--output", str(folder / "out")])
+    translate.main([str(small_model), *OPTIONS, "--input", str(folder / "in"), "--output", str(folder / "out")])
     return (folder / "out").read_text().split("\n")[:-1]
 
 
@@ -120,11 +114,11 @@ def test_nobody_reads(begin):
     assert stream.end() == ("", 141)
 
 
-def test_standard_streams(model, monkeypatch, tmp_path, expected, capfd):
+def test_standard_streams(small_model, monkeypatch, tmp_path, expected, capfd):
     (tmp_path / "in").write_text("w5\n\nw6 w7 w8")
     with open(tmp_path / "in") as file:
         monkeypatch.setattr("sys.stdin", file)
-        translate.main([str(model), *OPTIONS, "--stream"])
+        translate.main([str(small_model), *OPTIONS, "--stream"])
     found = capfd.readouterr()
     assert found.out == f"{expected[1]}\n\n{expected[3]}\n"
     assert "2 sentences in" in found.err
@@ -139,7 +133,7 @@ def test_standard_streams(model, monkeypatch, tmp_path, expected, capfd):
         (["--input", "none"], "none: No such file or directory. Check the path"),
     ],
 )
-def test_refused(model, tmp_path, monkeypatch, capfd, options, says):
+def test_refused(small_model, tmp_path, monkeypatch, capfd, options, says):
     monkeypatch.chdir(tmp_path)
-    assert says in refused(capfd, translate.main, model, *OPTIONS, "--stream", *options)
+    assert says in refused(capfd, translate.main, small_model, *OPTIONS, "--stream", *options)
     assert not list(tmp_path.iterdir())

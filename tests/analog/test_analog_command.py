@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pytest
 
@@ -14,9 +15,6 @@ from posnet_fairseq.text.tokenizers import Tokenizer
 from support.checkpoints import checkpoint, precomputed
 from support.commands import ROOT, fails
 
-SOURCE = ["a b c d", "b c", "", "d d a b c a"]
-LINES = "".join(f"{line}\n" for line in SOURCE)
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -25,7 +23,7 @@ def folder(tmp_path_factory):
     path = checkpoint(folder / "model.pt", "rposnet")
     precomputed(path)
     checkpoint(folder / "attention.pt")
-    (folder / "x.xx").write_text(LINES)
+    (folder / "x.xx").write_text("a b c d\nb c\n\nd d a b c a\n")
     (folder / "x.yy").write_text("c d e\nb\na\nc c c\n")
     return folder
 
@@ -51,17 +49,19 @@ def files(out):
 IDEAL = "--noise none --adc-bits 24 --dac-bits 24".split()
 
 
-@pytest.mark.parametrize(("model", "on"), [("fast.pt", ",".join(PARTS)), ("attention.pt", "output")])
+@pytest.mark.parametrize(
+    ("model", "on", "search"), [("fast.pt", ",".join(PARTS), ["--beam", "1"]), ("attention.pt", "output", [])]
+)
 def test_without_noise_and_with_enough_bits_translations_are_the_digital_ones(
-    folder, tmp_path, capsys, monkeypatch, model, on
+    folder, tmp_path, capsys, model, on, search
 ):
-    run(folder, tmp_path / "out", *IDEAL, model=model, on=on)
+    run(folder, tmp_path / "out", *IDEAL, *search, model=model, on=on)
     assert "=" in capsys.readouterr().out
+    assert (report(tmp_path / "out")["search"]["beam"] == 1) == bool(search)
     translated = files(tmp_path / "out")
     assert translated["1d.adc24.1.txt"] == translated["digital.txt"]
-    translate.main(
-        [str(folder / model), "--pretokenized", "--input", str(folder / "x.xx"), "--out", str(tmp_path / "y")]
-    )
+    text = ["--pretokenized", "--input", str(folder / "x.xx"), "--out", str(tmp_path / "y")]
+    translate.main([str(folder / model), *text, *search])
     assert (tmp_path / "y").read_text() == translated["digital.txt"]
 
 
@@ -93,8 +93,7 @@ def test_the_report_has_all_parameters_and_scores(folder, tmp_path):
 
 def test_scores_ignore_case_if_the_data_does(folder, tmp_path):
     rules = {name: Tokenizer(name, lowercase=True) for name in ("xx", "yy")}
-    for name in ("model.pt", "fast.pt", "dict.xx.txt", "dict.yy.txt", "x.xx"):
-        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     DatasetCard(source_lang="xx", target_lang="yy", words=rules).save(tmp_path)
     run(folder, tmp_path / "first", *IDEAL)
     (tmp_path / "x.yy").write_text(files(tmp_path / "first")["digital.txt"].upper())
@@ -104,19 +103,7 @@ def test_scores_ignore_case_if_the_data_does(folder, tmp_path):
     assert all("case:lc" in row["signature"] for row in digital)
 
 
-def test_the_beam_is_the_one_of_posnet_translate(folder, tmp_path):
-    for beam in ("1", "3"):
-        run(folder, tmp_path / beam, *IDEAL, "--beam", beam)
-        assert report(tmp_path / beam)["search"]["beam"] == int(beam)
-        translate.main(
-            [str(folder / "fast.pt"), "--pretokenized", "--beam", beam, "--input", str(folder / "x.xx")]
-            + ["--out", str(tmp_path / f"{beam}.yy")]
-        )
-        assert (tmp_path / f"{beam}.yy").read_text() == files(tmp_path / beam)["1d.adc24.1.txt"]
-    assert files(tmp_path / "1") != files(tmp_path / "3")
-
-
-def test_it_goes_on_and_more_programmings_are_added(folder, tmp_path, capsys):
+def test_it_goes_on_with_the_same_experiment_and_more_programmings_are_added(folder, tmp_path, capsys):
     out = tmp_path / "out"
     run(folder, out, "--programmings", "2", "--json")
     assert {row["system"] for row in json.loads(capsys.readouterr().out)} == {"digital", "1d"}
@@ -127,19 +114,13 @@ def test_it_goes_on_and_more_programmings_are_added(folder, tmp_path, capsys):
     assert before.items() < files(out).items()
     assert (out / "1d.adc8.1.txt").stat().st_mtime_ns == kept
     assert report(out)["programmings"] == 3
-
-
-def test_another_experiment_is_refused(folder, tmp_path, capsys):
-    out = tmp_path / "out"
-    run(folder, out, "--programmings", "1")
     capsys.readouterr()
     for more in (["--tile-size", "64"], ["--seed", "2"], ["--renormalise"], ["--beam", "2"]):
         assert "is of another experiment" in fails(capsys, analog.main, *words(folder, out, *more))
 
 
 def test_another_model_at_the_same_place_is_refused(folder, tmp_path, capsys):
-    for name in ("dict.xx.txt", "dict.yy.txt", "x.xx", "x.yy", "attention.pt", "fast.pt"):
-        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     arguments = words(tmp_path, tmp_path / "out", on="output")
     analog.main([*arguments, "--programmings", "1"])
     capsys.readouterr()
@@ -153,13 +134,10 @@ def test_another_model_at_the_same_place_is_refused(folder, tmp_path, capsys):
         ("--on mixin", "--on 'mixin': give one or more of mixing, projections, feed-forward, output"),
         ("--on mixing,mixing", "--on 'mixing,mixing': give one or more of"),
         ("--on output --time 25", "--time '25': give a number and a unit"),
-        ("--on output --time 200y", "--time '200y': give a number and a unit"),
         ("--on output --adc-bits 1", "--adc-bits 1: give 2 or more"),
-        ("--on output --programmings 0", "--programmings 0: give 1 or more"),
         ("--on output --noise none --programmings 3", "--programmings 3 with --noise none: all would be equal."),
         ("--on output --noise reram --time 1h", "--noise reram was measured 1s, 1d and 2d after programming"),
         ("--on output --pretokenized --beam 0", "--beam 0: give 1 or more"),
-        ("--on output --tile-size 4", "--tile-size 4: give 8 or more"),
         ("--on mixing --pretokenized", "the weights of attention cannot be stored"),
     ],
 )

@@ -65,14 +65,9 @@ def test_mixing_weights_on_several_crossbars(monkeypatch):
     assert seen["reads"] == layers * width * sum(blocks)
     assert seen["dac"] == layers * width * (2 * LENGTH + sides[1])
     assert seen["adc"] == layers * width * (2 * LENGTH + blocks[1])
-    assert seen.items() <= vars(of_mixing("rposnet", 8)).items()
-
-
-def of_mixing(name, tile_size):
-    """The count of a model's position-based mixing alone."""
-    model = counting.build(name, "tiny", WORDS, LENGTH)
-    mixers = [module for module in model.modules() if isinstance(module, PositionBasedMixer)]
-    return sum((mixing(m, LENGTH, tile_size) for m in mixers), start=Count())
+    plain = counting.build("rposnet", "tiny", WORDS, LENGTH)
+    mixers = [module for module in plain.modules() if isinstance(module, PositionBasedMixer)]
+    assert seen.items() <= vars(sum((mixing(each, LENGTH, 8) for each in mixers), start=Count())).items()
 
 
 @pytest.mark.parametrize(("name", "pairs"), [("attention", 2), ("shaw", 2), ("relative", 2), ("rposnet", 0)])

@@ -30,8 +30,8 @@ def files(tmp_path):
     return write_pairs(tmp_path)
 
 
-def make(folder, *arguments, name="data"):
-    prepare.main(["corpus", "--merges", "50", "--workers", "1", "--out", str(folder / name), *map(str, arguments)])
+def make(folder, *arguments, name="data", subwords=("--merges", "50")):
+    prepare.main(["corpus", *subwords, "--workers", "1", "--out", str(folder / name), *map(str, arguments)])
     return folder / name
 
 
@@ -100,13 +100,6 @@ def test_nothing_of_an_earlier_dataset_stays(files, tmp_path, monkeypatch):
     assert set(contents(data)) == set(json.loads(text_of(data, "dataset.json"))["files"])
 
 
-def refused(capsys, folder, *arguments):
-    said = commands.refused(capsys, lambda words: make(folder, *words), *arguments).strip().split("\n")[-1]
-    assert "error: " in said
-    assert not (folder / "data/dataset.json").exists()
-    return said
-
-
 def test_tokenized_text_is_noted(files, tmp_path, capsys):
     spaced = write(tmp_path / "spaced.de", [line.replace(".", " .") for _, line in PAIRS])
     data = make(tmp_path, "--train", files[0], spaced, "--valid", *files, "-t", "de")
@@ -149,22 +142,20 @@ def test_bad_input(files, tmp_path, capsys, monkeypatch, arguments, said):
     }
     for name, content in lines.items():
         write(tmp_path / name, content)
-    assert said in refused(capsys, tmp_path, "--train", *arguments.split())
+    assert said in commands.refused(capsys, lambda words: make(tmp_path, "--train", *words), *arguments.split())
+    assert not (tmp_path / "data/dataset.json").exists()
 
 
-@pytest.mark.parametrize("kind", [("--subwords", "bpe", "--merges", "30"), ("--subwords", "sentencepiece")])
+@pytest.mark.parametrize(
+    "kind", [("--subwords", "bpe", "--merges", "30"), ("--subwords", "sentencepiece", "--pieces", "60")]
+)
 def test_like_another_dataset(files, tmp_path, kind):
     """The subwords and dictionaries are the other's, also for words that it did not have."""
-    pieces = ["--pieces", "60"] if "sentencepiece" in kind else []
-    general = tmp_path / "general"
-    options = [*kind, *pieces, "--lowercase", "--valid-every", "23", "--workers", "1", "--out", str(general)]
-    prepare.main(["corpus", "--train", *map(str, files), *options])
-    special = [
-        write(tmp_path / f"special.{name}", [f"Zebras {n} and old houses." for n in range(30)]) for name in ("en", "de")
-    ]
-    out = tmp_path / "special"
-    arguments = ["corpus", "--like", str(general), "--workers", "1", "--out", str(out), "--valid-every", "10"]
-    prepare.main([*arguments, "--train", *map(str, special)])
+    options = ("--lowercase", "--valid-every", "23")
+    general = make(tmp_path, "--train", *files, *options, name="general", subwords=kind)
+    special = write_pairs(tmp_path, [(f"Zebras {n} and old houses.",) * 2 for n in range(30)], "special")
+    arguments = ("--like", general, "--train", *special, "--valid-every", "10")
+    out = make(tmp_path, *arguments, name="special", subwords=())
     before, after = contents(general), contents(out)
     shared = [name for name in before if name.startswith(("dict.", "codes", "sentencepiece"))]
     assert len(shared) == 3

@@ -20,10 +20,8 @@ pytestmark = pytest.mark.thorough  # 70 s: data are prepared once for each stage
 PROGRAM = """
 import json, os, signal, sys
 from posnet_data_prep import prepare
-from posnet_data_prep.sources import transfer
-from posnet_data_prep.pipeline import lines
-from posnet_data_prep.pipeline import publish
-from posnet_data_prep.sources import archives, published
+from posnet_data_prep.pipeline import lines, publish
+from posnet_data_prep.sources import archives, published, transfer
 from posnet_fairseq.shared import progress
 
 entries, at, moves, name = json.loads(sys.argv[1])
@@ -96,20 +94,12 @@ def test_killed_in_every_stage(tmp_path, server):
     ]
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        ("tokenize train", 2),
-        pytest.param(("apply train", 2), marks=pytest.mark.slow),
-        pytest.param(("binarize", 1), marks=pytest.mark.slow),
-    ],
-)
-def test_an_interrupt_ends_it_at_once(tmp_path, server, place):
+def test_an_interrupt_ends_it_at_once(tmp_path, server):
     """Ctrl-C, which all processes of a terminal get: no traceback, no process left, and it goes on afterwards."""
     contents, *_ = archives.iwslt14()
     entries = archives.expect(contents, server)
     out = tmp_path / "data"
-    process = run(entries, out, tmp_path / "downloads", *place, "SIGINT")
+    process = run(entries, out, tmp_path / "downloads", "tokenize train", 2, "SIGINT")
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert "Traceback" not in said

@@ -40,7 +40,7 @@ def test_options_without_meaning(tmp_path, monkeypatch, capsys, arguments, said)
     assert said in refused(capsys, prepare.main, *arguments.split())
 
 
-@pytest.mark.parametrize("arguments", ["--list", "--help", "corpus --help", "wmt14.en-fr --out data --dry-run"])
+@pytest.mark.parametrize("arguments", ["--list", "wmt14.en-fr --out data --dry-run"])
 def test_nothing_heavy_is_imported_to_answer_questions(tmp_path, arguments):
     program = """
 import sys

@@ -193,23 +193,6 @@ def test_every_archive_can_be_checked():
 SETS = {"train": "train", "valid": "val", "test": "test_2016_flickr", "test1": "test_2017_flickr"}
 SETS["test2"] = "test_2017_mscoco"
 LINES = {"train": 200, "valid": 20, "test": 10, "test1": 9, "test2": 8}
-SIZE = ("--subwords", "bpe", "--merges", "60", "--workers", "1")
-
-
-@pytest.fixture
-def pairs(server, monkeypatch):
-    """The pairs of each set, which the server has."""
-    made = {name: sentences("en", "de", LINES[name], seed) for seed, name in enumerate(SETS, 70)}
-    made["train"][0] = ("A man says “stop.”", "Ein Mann sagt „halt.“")
-    contents = {
-        f"multi30k.{SETS[name]}.{language}": gzip.compress(text([pair[side] for pair in of]))
-        for name, of in made.items()
-        for side, language in enumerate(("en", "de"))
-    }
-    for key, entry in archives.expect(contents, server).items():
-        monkeypatch.setitem(ARCHIVES, key, entry)
-    monkeypatch.setattr(published, "BYTES_PER_PAIR", 1)  # the disk need not hold the real ones
-    return made
 
 
 def as_published(language):
@@ -218,10 +201,20 @@ def as_published(language):
     return lambda line: " ".join(split(f"{line.lower()}\n").split())
 
 
-def test_both_forms_of_three_test_sets(pairs, tmp_path):
-    downloads = ["--downloads", str(tmp_path / "downloads")]
+def test_both_forms_of_three_test_sets(server, monkeypatch, tmp_path):
+    pairs = {name: sentences("en", "de", LINES[name], seed) for seed, name in enumerate(SETS, 70)}
+    pairs["train"][0] = ("A man says “stop.”", "Ein Mann sagt „halt.“")
+    contents = {
+        f"multi30k.{SETS[name]}.{language}": gzip.compress(text([pair[side] for pair in of]))
+        for name, of in pairs.items()
+        for side, language in enumerate(("en", "de"))
+    }
+    for key, entry in archives.expect(contents, server).items():
+        monkeypatch.setitem(ARCHIVES, key, entry)
+    monkeypatch.setattr(published, "BYTES_PER_PAIR", 1)  # the disk need not hold the real ones
+    size = ["--subwords", "bpe", "--merges", "60", "--workers", "1"]
     for name in ("multi30k.en-de", "multi30k-lc.en-de"):
-        prepare.main([name, "--out", str(tmp_path / name), *downloads, *SIZE])
+        prepare.main([name, "--out", str(tmp_path / name), "--downloads", str(tmp_path / "downloads"), *size])
         card = json.loads((tmp_path / name / "dataset.json").read_text())
         assert card["sentences"] == LINES
         assert card["test_sets"] == {"test": "2016 (Flickr)", "test1": "2017 (Flickr)", "test2": "2017 (COCO)"}

@@ -2,10 +2,10 @@
 
 import bz2
 import gzip
-import io
 import lzma
 import random
 import tarfile
+from unittest.mock import Mock
 
 import pytest
 
@@ -44,8 +44,6 @@ def test_segments(tmp_path):
     text = '<?xml version="1.0"?>\n<doc docid="1">\n<title>no</title>\n<seg id="1"> a  "b" – c </seg>\r\n'
     text += '</doc>\n<doc docid="2">\n  <seg id="1">R&amp;D it’s</seg>\n<hl><seg id="2"></seg></hl>\n</doc>\n'
     assert read(tmp_path, text.encode(), "segments")[0] == ['a "b" – c', "R&amp;D it’s", ""]
-    with pytest.raises(UsageError, match=r"a segment does not end in its line: '<seg id=\"1\">a'"):
-        read(tmp_path, b'<seg id="1">a\nb</seg>\n', "segments")
 
 
 def test_tables(tmp_path):
@@ -57,16 +55,11 @@ def test_tables(tmp_path):
         list(read_table(path))
 
 
-class Bar:
-    def advance(self, count):
-        pass
-
-
 def run(tmp_path, data, *members):
     archive, folder = tmp_path / "a.tar", tmp_path / "out"
     archive.write_bytes(data)
     folder.mkdir(exist_ok=True)
-    extract(archive, {member: member.replace("/", "_") for member in members}, folder, Bar())
+    extract(archive, {member: member.replace("/", "_") for member in members}, folder, Mock())
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
@@ -77,26 +70,20 @@ def test_members_are_found_in_every_compression_and_below_more_folders(tmp_path,
     assert run(tmp_path, data, "a/b.de", "a/b.en") == {"a_b.de": b"x", "a_b.en": b"y"}
 
 
-def crafted(name, **attributes):
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        entry = tarfile.TarInfo(name)
-        for attribute, value in attributes.items():
-            setattr(entry, attribute, value)
-        archive.addfile(entry, io.BytesIO(b"x" * entry.size))
-    return buffer.getvalue()
-
-
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE])
 def test_harmful_archives_are_refused(tmp_path, kind):
+    entry = tarfile.TarInfo("a")
+    entry.type, entry.linkname = kind, "/etc/passwd"
+    with tarfile.open(tmp_path / "harmful", "w") as archive:
+        archive.addfile(entry)
     with pytest.raises(UsageError, match=r"refused: its member a is no plain file.*Do not use this file"):
-        run(tmp_path, crafted("a", type=kind, linkname="/etc/passwd"), "a")
+        run(tmp_path, (tmp_path / "harmful").read_bytes(), "a")
     assert not any((tmp_path / "out").iterdir())
 
 
 @pytest.mark.parametrize("name", ["../../etc/a", "/etc/a"])
 def test_a_path_that_leads_out_of_the_folder_is_not_followed(tmp_path, name):
-    assert run(tmp_path, crafted(name, size=1), "a") == {"a": b"x"}
+    assert run(tmp_path, archives.tar({name: b"x"}, "w"), "a") == {"a": b"x"}
 
 
 def test_a_bomb_is_refused(tmp_path, monkeypatch):

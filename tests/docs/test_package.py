@@ -1,18 +1,26 @@
-"""What a published package says of itself is consistent."""
+"""What a published package says of itself is consistent, requires what it imports, and bounds versions for reasons."""
 
+import ast
 import re
 import runpy
 import subprocess
 import sys
+from importlib.metadata import packages_distributions, requires
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import setuptools
 import yaml
 from markdown_it import MarkdownIt
+from packaging.requirements import Requirement
 
 from posnet_fairseq import __version__
 from posnet_fairseq.analog.hardware import AIHWKIT
 from support.commands import ROOT
+
+# The last is a module beside a script.
+OURS = {"posnet_fairseq", "posnet_eval", "posnet_data_prep", "machines"}
 
 
 @pytest.fixture
@@ -22,6 +30,12 @@ def metadata(monkeypatch):
     monkeypatch.setattr(setuptools, "setup", given.update)
     runpy.run_path(str(ROOT / "setup.py"))
     return given
+
+
+@pytest.fixture
+def required(metadata):
+    """All requirements of setup.py, as texts."""
+    return {text for texts in (metadata["install_requires"], *metadata["extras_require"].values()) for text in texts}
 
 
 def test_description_has_no_links_into_the_repository(metadata):
@@ -59,3 +73,66 @@ def test_dockerfile():
     copied = [name for line in re.findall(r"^COPY (.*)$", path.read_text(), re.M) for name in line.split()[:-1]]
     assert "posnet_fairseq" in copied
     assert [name for name in copied if not (ROOT / name).exists()] == []
+
+
+def test_imported_packages_are_required(required):
+    names_required = {Requirement(text).name.lower().replace("_", "-") for text in required}
+    distributions = packages_distributions()
+    for package in imported() - set(sys.stdlib_module_names) - OURS:
+        names = {name.lower().replace("_", "-") for name in distributions.get(package, [package])}
+        assert names & names_required, f"{package} is imported, and setup.py requires none of {names}"
+
+
+def allows(package, name, version):
+    """Whether an installed package can be beside a version of another."""
+    found = [Requirement(text) for text in requires(package)]
+    return all(version in each.specifier for each in found if each.name == name)
+
+
+# Why a package is kept below a version, as what can be seen in the packages that are installed.
+REASONS = {
+    "sacrebleu": lambda: "_compute_segment_statistics" in (ROOT / "eval/metrics/sacrebleu_metric.py").read_text(),
+    "sentencepiece": lambda: not allows("unbabel-comet", "protobuf", "7.36.1"),
+    "setuptools": lambda: "pkg_resources" in source("torchmetrics", "utilities/imports.py"),
+    "transformers": lambda: "find_pruneable_heads" in source("bleurt_pytorch", "bleurt/modeling_bleurt.py"),
+}
+
+
+def source(package, path):
+    return (Path(find_spec(package).origin).parent / path).read_text(encoding="utf-8")
+
+
+def test_upper_bounds_have_reasons_that_hold(required):
+    """Where one fails, try the newest version of that package, and remove its bound in setup.py and its reason here."""
+    bounded = {Requirement(text).name for text in required if "<" in str(Requirement(text).specifier)}
+    assert bounded == REASONS.keys()
+    assert [name for name, holds in REASONS.items() if not holds()] == []
+
+
+@pytest.mark.slow  # asks the package index
+def test_newer_versions_than_were_tried_are_known(required):
+    """Its expected failure says which versions to try: of a package that keeps others back, or with private methods."""
+    newer = []
+    for requirement in map(Requirement, required):
+        if requirement.name in ("bleurt-pytorch", "fairseq-fixed", "sacrebleu", "unbabel-comet"):
+            asked = [sys.executable, "-m", "pip", "index", "versions", requirement.name]
+            answer = subprocess.run(asked, capture_output=True, text=True)
+            if answer.returncode:
+                pytest.skip(f"no package index: {answer.stderr.strip()[-200:]}")
+            newest = re.search(r"\((.*)\)", answer.stdout)[1]
+            newer += [] if newest in requirement.specifier else [f"{requirement.name} {newest}"]
+    if newer:
+        pytest.xfail(f"to be tried: {', '.join(newer)}")
+
+
+def imported():
+    """Names of all packages that a module of the three packages imports."""
+    nodes = [
+        node
+        for folder in ("posnet_fairseq", "eval", "data_prep")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    return {name.partition(".")[0] for name in names}

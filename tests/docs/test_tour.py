@@ -9,18 +9,6 @@ from support.commands import ROOT
 NOTEBOOK = ROOT / "docs/tour.ipynb"
 
 
-@pytest.fixture(scope="module")
-def tour(tmp_path_factory):
-    """The notebook, executed with a training of a few updates, and the folder that it was executed in."""
-    folder = tmp_path_factory.mktemp("tour")
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UPDATES", "60")
-        patch.setenv("OMP_NUM_THREADS", "1")
-        NotebookClient(notebook, timeout=1200, resources={"metadata": {"path": str(folder)}}).execute()
-    return notebook, folder / "tour"
-
-
 def outputs(notebook):
     """What the code cells printed, and the kinds of what they displayed."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -29,13 +17,17 @@ def outputs(notebook):
 
 
 @pytest.mark.thorough  # 90 s: prepares, trains, translates, draws
-def test_every_cell_runs(tour):
-    notebook, folder = tour
+def test_every_cell_runs(tmp_path, monkeypatch):
+    """With a training of a few updates."""
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    monkeypatch.setenv("UPDATES", "60")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    NotebookClient(notebook, timeout=1200, resources={"metadata": {"path": str(tmp_path)}}).execute()
     text, kinds = outputs(notebook)
     assert "rposnet" in text
     assert "BLEU" in text
     assert kinds.count("image/png") == 2
-    assert (folder / "runs/data/rposnet_tiny_s1/report/report.html").exists()
+    assert (tmp_path / "tour/runs/data/rposnet_tiny_s1/report/report.html").exists()
 
 
 def test_the_notebook_shows_what_came_out():

@@ -1,6 +1,4 @@
 import pytest
-from fairseq import options
-from fairseq_cli import preprocess
 
 from support import commands
 from support.corpus import make_corpus
@@ -14,7 +12,7 @@ def data(tmp_path_factory):
     arguments = f"-s xx -t yy --joined-dictionary --workers 1 --destdir {binary}".split()
     for name in ("train", "valid", "test"):
         arguments += [f"--{name}pref", str(text / name)]
-    preprocess.main(options.get_preprocessing_parser().parse_args(arguments))
+    commands.run_program(pytest.MonkeyPatch(), "fairseq-preprocess", *arguments)
     for name in ("test.xx", "test.yy"):
         (binary / name).write_text((text / name).read_text())
     # What fairseq counts as positions: words and an end symbol for each line.

@@ -3,19 +3,17 @@
 import re
 
 import pytest
-from fairseq import options
-from fairseq_cli import preprocess
 
-from support.commands import fairseq_fails, train_arguments
+from support.commands import fairseq_fails, run_program, train_arguments
 
 pytestmark = pytest.mark.thorough  # 8 s
 
 
-def test_sides_of_unequal_length(tmp_path):
+def test_sides_of_unequal_length(monkeypatch, tmp_path):
     (tmp_path / "text.xx").write_text("a1 a2\na3\n")
     (tmp_path / "text.yy").write_text("b1\n")
     arguments = f"-s xx -t yy --trainpref {tmp_path}/text --destdir {tmp_path}/data --joined-dictionary --workers 1"
-    preprocess.main(options.get_preprocessing_parser().parse_args(arguments.split()))
+    run_program(monkeypatch, "fairseq-preprocess", *arguments.split())
     said = fairseq_fails("train", *train_arguments(tmp_path / "data", tmp_path / "run", "--disable-validation"))
     assert "the two sides of the binarized data have different numbers of sentences" in said
 

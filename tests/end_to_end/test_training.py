@@ -7,69 +7,62 @@ import torch
 
 from posnet_fairseq.cli import average
 from support import commands
-from support.checkpoints import assert_same_weights
+from support.checkpoints import assert_same_weights, weights
 
-SHORT = "--max-update 24 --save-interval-updates 4 --no-epoch-checkpoints --disable-validation".split()
-
-
-@pytest.mark.thorough  # 12 s; quick: tests/test_chunked_loss.py
-def test_a_training_goes_on_with_its_loss_in_chunks_and_back(monkeypatch, data, tmp_path):
-    """Sums in another order are all that changes."""
-    plain, mixed = tmp_path / "plain", tmp_path / "mixed"
-    commands.call(monkeypatch, "train", *commands.train_arguments(data, plain, *SHORT, "--max-update", "12"))
-    chunked = ["--criterion", "chunked_label_smoothed_cross_entropy"]
-    for updates, criterion in (("4", chunked), ("8", []), ("12", chunked)):
-        arguments = commands.train_arguments(data, mixed, *SHORT, "--max-update", updates, *criterion)
-        commands.call(monkeypatch, "train", *arguments)
-    assert_same_weights(plain / "checkpoint_last.pt", mixed / "checkpoint_last.pt", rtol=1e-4, atol=1e-4)
-    output = commands.generate(monkeypatch, data, mixed / "checkpoint_last.pt", tmp_path / "out", "--beam", "1")
-    assert len(output) == 61
+SHORT = "--save-interval-updates 4 --no-epoch-checkpoints --max-update".split()
 
 
-def test_fused_adam_goes_on_where_adam_stopped(monkeypatch, data, tmp_path):
-    """Checkpoints name the class of their optimizer, and fairseq refuses to go on with another one."""
-    short = "--save-interval-updates 4 --no-epoch-checkpoints --disable-validation --max-update".split()
-    runs = []
-    for second in ("adam", "fused_adam"):
-        runs.append(tmp_path / second)
-        for optimizer, updates in (("adam", "4"), (second, "8")):
-            arguments = commands.train_arguments(data, runs[-1], *short, updates, "--optimizer", optimizer)
-            commands.call(monkeypatch, "train", *arguments)
-    assert_same_weights(*(run / "checkpoint_last.pt" for run in runs), rtol=1e-5, atol=1e-6)
+@pytest.fixture(scope="module")
+def plain(data, tmp_path_factory):
+    """The last checkpoint of a training of 8 updates."""
+    run = tmp_path_factory.mktemp("plain")
+    commands.call(pytest.MonkeyPatch(), "train", *commands.train_arguments(data, run, *SHORT, "8"))
+    return run / "checkpoint_last.pt"
 
 
-def test_bf16_trains_on_cpus(monkeypatch, data, tmp_path):
+@pytest.fixture
+def in_parts(monkeypatch, data, tmp_path):
+    """A function: the last checkpoint of such a training in two parts, with more options for each."""
+
+    def train(first, second):
+        for updates, more in (("4", first), ("8", second)):
+            commands.call(monkeypatch, "train", *commands.train_arguments(data, tmp_path, *SHORT, updates, *more))
+        return tmp_path / "checkpoint_last.pt"
+
+    return train
+
+
+CHUNKED = ("--criterion", "chunked_label_smoothed_cross_entropy")
+FUSED = ("--optimizer", "fused_adam")
+
+
+@pytest.mark.parametrize("parts", [((), CHUNKED + FUSED), (CHUNKED + FUSED, ())], ids=["there", "back"])
+@pytest.mark.quick_cases(1)
+def test_a_training_goes_on_with_posnets_loss_and_optimizer_and_back(plain, in_parts, parts):
+    """Checkpoints name the classes of both, and fairseq refuses to go on with others."""
+    assert_same_weights(plain, in_parts(*parts), rtol=1e-4, atol=1e-4)
+
+
+def test_bf16_trains_on_cpus(monkeypatch, data, plain, in_parts, tmp_path):
     """Weights, rounded to 8 bits, differ little from those of float32; the training goes on; its model translates."""
-    short = "--save-interval-updates 4 --no-epoch-checkpoints --dropout 0 --max-update".split()
-    exact, rounded = tmp_path / "exact", tmp_path / "rounded"
-    commands.call(monkeypatch, "train", *commands.train_arguments(data, exact, *short, "8"))
-    for updates in ("4", "8"):
-        commands.call(monkeypatch, "train", *commands.train_arguments(data, rounded, *short, updates, "--bf16"))
-    assert_same_weights(exact / "checkpoint_last.pt", rounded / "checkpoint_last.pt", rtol=2**-8, atol=1e-3)
-    weights = torch.load(rounded / "checkpoint_last.pt", weights_only=True)["model"].values()
-    assert all(torch.equal(weight, weight.bfloat16().to(weight.dtype)) for weight in weights)
-    output = commands.generate(monkeypatch, data, rounded / "checkpoint_last.pt", tmp_path / "out", "--beam", "1")
-    assert len(output) == 61
+    rounded = in_parts(["--bf16"], ["--bf16"])
+    assert_same_weights(plain, rounded, rtol=2**-8, atol=1e-3)
+    assert all(torch.equal(each, each.bfloat16().to(each.dtype)) for each in weights(rounded).values())
+    assert len(commands.generate(monkeypatch, data, rounded, tmp_path / "out", "--beam", "1")) == 61
 
 
 @pytest.mark.thorough  # 20 s: traces layers; quick: tests/test_compile.py
-def test_compiled_layers_train_alike_and_resume(monkeypatch, data, tmp_path):
+def test_compiled_layers_train_alike_and_resume(monkeypatch, data, plain, in_parts, tmp_path):
     """The backend runs graphs as they are. Validation and translation are as without --compile."""
     graphs = []
     monkeypatch.setattr(
         torch, "compile", functools.partial(torch.compile, backend=lambda g, _: graphs.append(g) or g.forward)
     )
-    short = "--save-interval-updates 4 --no-epoch-checkpoints --dropout 0 --max-update".split()
-    plain, compiled = tmp_path / "plain", tmp_path / "compiled"
-    commands.call(monkeypatch, "train", *commands.train_arguments(data, plain, *short, "8"))
-    assert not graphs
-    for updates in ("4", "8"):
-        commands.call(monkeypatch, "train", *commands.train_arguments(data, compiled, *short, updates, "--compile"))
+    compiled = in_parts(["--compile"], ["--compile"])
     assert len(graphs) >= 3  # a trial, encoder layers, decoder layers
-    assert_same_weights(plain / "checkpoint_last.pt", compiled / "checkpoint_last.pt", rtol=1e-3, atol=1e-4)
+    assert_same_weights(plain, compiled, rtol=1e-3, atol=1e-4)
     before = len(graphs)
-    output = commands.generate(monkeypatch, data, compiled / "checkpoint_last.pt", tmp_path / "out", "--beam", "1")
-    assert len(output) == 61
+    assert len(commands.generate(monkeypatch, data, compiled, tmp_path / "out", "--beam", "1")) == 61
     assert len(graphs) == before
 
 

@@ -120,14 +120,6 @@ def test_tables_too_small_for_the_data_are_refused(averaged, precomputed, capsys
     assert "a sentence of 7 tokens (its end symbol counted). Give that or more" in capsys.readouterr().err
 
 
-@pytest.mark.thorough  # 6 s
-def test_training_does_not_go_on_from_a_precomputed_model(data, precomputed, tmp_path):
-    arch = f"{precomputed.parent.name.split('_tiny')[0]}_tiny"
-    more = ["--restore-file", precomputed, "--reset-optimizer", "--max-update", "710"]
-    arguments = commands.train_arguments(data, tmp_path, *more, arch=arch)
-    assert "precomputed for inference" in commands.fairseq_fails("train", *arguments)
-
-
 def test_alignment_does_not_depend_on_the_side_of_padding(monkeypatch, capsys, data, averaged):
     """fairseq asks for attention over the source as it padded it."""
     aligned = []

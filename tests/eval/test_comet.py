@@ -136,7 +136,7 @@ def test_the_documented_command_makes_a_refused_checkpoint_plain(copy):
     assert scores(metric(copy), SEGMENTS[:5]) == expected
 
 
-def test_details(comet, copy, encoder):
+def test_details(comet, copy, encoder, tmp_path):
     details = metric(comet).details()
     assert list(details) == ["model", "id", "unbabel-comet", "transformers", "torch", "precision", "scale"]
     assert details["model"] == "tiny-comet"
@@ -145,14 +145,10 @@ def test_details(comet, copy, encoder):
     assert metric(copy).details()["id"] == details["id"]
     rewrite(copy, lambda content: content["state_dict"]["estimator.ff.0.bias"].add_(1e-6))
     assert metric(copy).details()["id"] != details["id"]
-
-
-def test_the_encoders_tokenizer_is_in_the_id(comet, encoder, tmp_path):
     other = Path(shutil.copytree(encoder, tmp_path / "other"))
-    ids = [metric(comet, comet_encoder=str(folder)).details()["id"] for folder in (encoder, other)]
-    assert ids[0] == ids[1] == metric(comet).details()["id"]
+    assert metric(comet, comet_encoder=str(other)).details()["id"] == details["id"]
     (other / "tokenizer.json").write_text((other / "tokenizer.json").read_text() + "\n")
-    assert metric(comet, comet_encoder=str(other)).details()["id"] != ids[0]
+    assert metric(comet, comet_encoder=str(other)).details()["id"] != details["id"]
 
 
 @pytest.mark.thorough  # 8 s: starts a process
@@ -223,7 +219,6 @@ def test_what_is_no_comet_checkpoint_is_refused(copy, content):
     [
         ("a: [", "hparams.yaml in .* cannot be read"),
         ("!!python/object/apply:os.getcwd []", "hparams.yaml in .* cannot be read"),
-        ("", "hparams.yaml in .* cannot be read"),
         ("class_identifier: unified_metric", "class_identifier 'unified_metric'. Supported are regr"),
         ("class_identifier: regression_metric\nencoder_model: MiniLM", "encoder_model 'MiniLM'"),
     ],
@@ -280,10 +275,7 @@ def test_models_in_the_hubs_cache(copy, encoder, tmp_path):
     assert scores(ours, SEGMENTS[:3]) == expected
     assert ours.details()["model"] == "wmt20-comet-da"
     assert ours.details()["id"] == metric(copy, comet_encoder=str(encoder)).details()["id"]
-
-
-def test_an_incomplete_download_is_not_taken_for_a_model(copy, tmp_path, no_hub):
-    checkpoint(copy).unlink()
-    in_hub_cache(tmp_path / "cache", "Unbabel/wmt20-comet-da", copy)
+    (incomplete,) = (tmp_path / "cache").rglob("model.ckpt")
+    incomplete.unlink()
     said = refusal("wmt20-comet-da")
     assert "nor complete in the Hugging Face cache. It is downloaded at first use if the hub can be reached" in said

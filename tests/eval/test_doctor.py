@@ -11,6 +11,8 @@ from posnet_fairseq import __version__
 from posnet_fairseq.cli import doctor
 from support.tiny_models import in_hub_cache, make_bleurt, make_comet
 
+pytestmark = pytest.mark.usefixtures("no_hub")
+
 
 def found():
     """What posnet-doctor says of COMET and BLEURT, neither of which it needs."""
@@ -20,7 +22,6 @@ def found():
     return findings["COMET"], findings["BLEURT"]
 
 
-@pytest.mark.usefixtures("no_hub")
 def test_models_that_are_not_there():
     comet, bleurt = found()
     assert not comet.works
@@ -31,7 +32,6 @@ def test_models_that_are_not_there():
     assert "downloaded at first use" in bleurt.fix
 
 
-@pytest.mark.usefixtures("no_hub")
 def test_models_that_are_there(encoder, tmp_path):
     folder = make_comet(tmp_path / "comet", encoder)
     settings = yaml.safe_load((folder / "hparams.yaml").read_text()) | {"pretrained_model": "xlm-roberta-large"}
@@ -44,7 +44,6 @@ def test_models_that_are_there(encoder, tmp_path):
     assert (bleurt.works, bleurt.says) == (True, "can run, with BLEURT-20")
 
 
-@pytest.mark.usefixtures("no_hub")
 def test_packages_that_are_not_there(monkeypatch):
     for metric in (Comet, Bleurt):
         monkeypatch.setattr(metric, "package", "not-there")
@@ -56,7 +55,6 @@ def test_packages_that_are_not_there(monkeypatch):
     assert bleurt.fix == f"Run {python} -m pip install -e '.[bleurt]' in the posnet folder."
 
 
-@pytest.mark.usefixtures("no_hub")
 def test_lines_are_copied_whole(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "30")
     path = "/a" * 100

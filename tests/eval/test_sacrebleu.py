@@ -5,6 +5,7 @@ import random
 import re
 import shlex
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -34,8 +35,6 @@ OUTPUT = [
     "Den Mann beißt der Hund, der den Hund beißt.",
     "",
 ]
-CHINESE = ["我们今天去 GitHub 看看。", "他说：“你好！”", "天气很好"]
-CHINESE_OUTPUT = ["今天我们去GitHub看一看。", "他说“你好”。", "天气不好吗"]
 
 
 def segments(output, *references):
@@ -51,29 +50,27 @@ def rows(metric, items):
     return result
 
 
-CASES = {
-    "bleu": (BLEU(), MetricOptions(), OUTPUT, [REFERENCE]),
-    "bleu lowercased": (BLEU(lowercase=True), MetricOptions(lowercase=True), OUTPUT, [REFERENCE]),
-    "bleu intl": (BLEU(tokenize="intl"), MetricOptions(tokenize="intl", language="de"), OUTPUT, [REFERENCE]),
-    "bleu zh": (BLEU(trg_lang="zh"), MetricOptions(language="zh"), CHINESE_OUTPUT, [CHINESE]),
-    "bleu two references": (BLEU(), MetricOptions(references=2), OUTPUT, [REFERENCE, REFERENCE[::-1]]),
-    "chrf": (CHRF(), MetricOptions(), OUTPUT, [REFERENCE]),
-    "chrf lowercased": (CHRF(lowercase=True), MetricOptions(lowercase=True), OUTPUT, [REFERENCE]),
-    "chrf two references": (CHRF(), MetricOptions(references=2), OUTPUT, [REFERENCE, REFERENCE[::-1]]),
-    "chrf zh": (CHRF(), MetricOptions(language="zh"), CHINESE_OUTPUT, [CHINESE]),
-    "chrf++": (CHRF(word_order=2), MetricOptions(), OUTPUT, [REFERENCE]),
-    "chrf++ lowercased": (CHRF(word_order=2, lowercase=True), MetricOptions(lowercase=True), OUTPUT, [REFERENCE]),
-    "chrf++ two references": (CHRF(word_order=2), MetricOptions(references=2), OUTPUT, [REFERENCE, REFERENCE[::-1]]),
-    "ter": (TER(), MetricOptions(), OUTPUT, [REFERENCE]),
-    "ter two references": (TER(), MetricOptions(references=2), OUTPUT, [REFERENCE, REFERENCE[::-1]]),
-    "ter zh": (TER(normalized=True, asian_support=True), MetricOptions(language="zh"), CHINESE_OUTPUT, [CHINESE]),
-}
+THEIRS = {"bleu": BLEU, "chrf": CHRF, "chrf++": partial(CHRF, word_order=2), "ter": TER}
+GERMAN = OUTPUT, [REFERENCE]
+TWO = OUTPUT, [REFERENCE, REFERENCE[::-1]]
+CHINESE = ["我们今天去 GitHub 看看。", "他说：“你好！”", "天气很好"]
+ZH = ["今天我们去GitHub看一看。", "他说“你好”。", "天气不好吗"], [CHINESE]
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_corpus_segments_and_signature_are_sacrebleus(case):
-    theirs, options, output, references = CASES[case]
-    metric = get_metric(case.split()[0], options)
+@pytest.mark.parametrize(
+    ("name", "theirs", "options", "texts"),
+    [
+        *((name, {}, MetricOptions(), GERMAN) for name in THEIRS),
+        *((name, {}, MetricOptions(references=2), TWO) for name in THEIRS),
+        *((n, {"lowercase": True}, MetricOptions(lowercase=True), GERMAN) for n in ("bleu", "chrf", "chrf++")),
+        ("bleu", {"tokenize": "intl"}, MetricOptions(tokenize="intl", language="de"), GERMAN),
+        ("bleu", {"trg_lang": "zh"}, MetricOptions(language="zh"), ZH),
+        ("chrf", {}, MetricOptions(language="zh"), ZH),
+        ("ter", {"normalized": True, "asian_support": True}, MetricOptions(language="zh"), ZH),
+    ],
+)
+def test_corpus_segments_and_signature_are_sacrebleus(name, theirs, options, texts):
+    theirs, metric, (output, references) = THEIRS[name](**theirs), get_metric(name, options), texts
     numbers = rows(metric, segments(output, *references))
     assert numbers.tolist() == theirs._extract_corpus_statistics(output, references)
     expected = theirs.corpus_score(output, references).score
@@ -95,7 +92,7 @@ def test_sums_of_any_shape(name):
         [" ".join(generator.choices(words, k=generator.randrange(7))) for _ in range(300)] for _ in range(2)
     )
     metric = get_metric(name, MetricOptions())
-    theirs = {"bleu": BLEU, "chrf": CHRF, "ter": TER}[name]()
+    theirs = THEIRS[name]()
     numbers = rows(metric, segments(output, reference))
     groups = numbers.reshape(100, 3, -1).sum(1).reshape(10, 10, -1)
     scores = metric.corpus(groups)

@@ -1,19 +1,15 @@
 """posnet-score: tables, scores, runs and marks."""
 
-import csv
 import os
 import shutil
 from pathlib import Path
 
 import pytest
 import sacrebleu
-import yaml
-from sacrebleu.metrics import BLEU
-from sacrebleu.significance import PairedTest
 
 from posnet_eval.score import main
 from posnet_fairseq.shared.files import cache_folder
-from support.scoring import FILES, SIZE, SYSTEMS, USUAL, refused, report, run, write
+from support.scoring import FILES, SIZE, SYSTEMS, USUAL, configure, refused, report, run, write
 
 
 def test_table_report_and_scores(data, capsys):
@@ -38,38 +34,23 @@ def test_table_report_and_scores(data, capsys):
     assert "Significantly different (p ≤ 0.05) from † base, ‡ other: ↑ better, ↓ worse, = identical outputs (" in shown
     assert test_set["languages"] == ["en", "de"]
     assert len(test_set["segments"]["bleu"]["good"]) == SIZE
-    rows = list(csv.DictReader(Path("report/report.csv").read_text().splitlines()))
-    assert [row["baseline"] for row in rows if row["system"] == "good" and row["metric"] == "BLEU"] == ["base", "other"]
     for name in FILES:
         assert "†" in Path("report", name).read_text() or name in ("report.csv", "report.tex", "segments.tsv")
-    assert r"$^{\dagger\uparrow\ddagger\uparrow}$" in Path("report/report.tex").read_text()
-
-
-def test_intervals_in_latex(data, capsys):
-    run(capsys, *USUAL, "--out", "plain")
-    run(capsys, *USUAL, "--latex-intervals", "--out", "report")
-    table, score = Path("report/report.tex").read_text(), report()["test_sets"][0]["scores"]["good"]["bleu"]
-    interval = rf"\,{{\scriptsize[{score['low']:.1f}, {score['high']:.1f}]}}"
-    assert interval in table
-    assert "In brackets: 95\\% interval over sentences, not training seeds (200 bootstrap resamples)." in table
-    assert "scriptsize[" not in Path("plain/report.tex").read_text()
-
-
-COLUMNS = ("gate", "params", "train tokens/s", "decode sent./s", "train memory")  # of recipes/compare.sh
+    latex = Path("report/report.tex").read_text()
+    assert r"$^{\dagger\uparrow\ddagger\uparrow}$" in latex
+    assert "scriptsize[" not in latex
 
 
 @pytest.mark.parametrize("columns", ["40", "60", "80", "100"])
 def test_a_narrow_terminal_leaves_intervals_and_marks(data, capsys, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
-    plan = {
-        "systems": ["base", "good", "other"],
-        "columns": {title: dict.fromkeys(("base", "good", "other"), "1,234") for title in COLUMNS},
-        "metrics": ["bleu", "chrf", "ter"],
-        "resamples": 100,
-        "test_sets": {"test": {"reference": "test.de", "outputs": {n: f"{n}.txt" for n in ("base", "good", "other")}}},
-    }
-    Path("plan.yaml").write_text(yaml.safe_dump(plan))
-    lines = run(capsys, "--config", "plan.yaml", "--out", "report").out.splitlines()
+    names = ["base", "good", "other"]
+    of_compare = ("gate", "params", "train tokens/s", "decode sent./s", "train memory")
+    facts = {title: dict.fromkeys(names, "1,234") for title in of_compare}
+    sets = {"test": {"reference": "test.de", "outputs": "{system}.txt"}}
+    choices = {"systems": names, "baselines": ["base"], "columns": facts, "metrics": ["bleu", "chrf", "ter"]}
+    config = str(configure(data, **choices, test_sets=sets))
+    lines = run(capsys, "--config", config, "--out", "report").out.splitlines()
     (test_set,) = report()["test_sets"]
     for name, scores in test_set["scores"].items():
         (line,) = [line for line in lines if line.startswith(f"{name} ")]
@@ -108,48 +89,6 @@ def test_a_user_without_a_home_has_a_temporary_cache(monkeypatch, tmp_path, caps
         main(["--help"])
     assert not end.value.code
     assert cache_folder().parent == tmp_path
-
-
-def test_lowercase_and_tokenizer_show_in_the_signature(data, capsys):
-    assert "case:lc|eff:no|tok:intl" in run(capsys, *USUAL, "-lc", "--tokenize", "intl").out
-    for name in ("test.zh", "a.zh"):
-        write(data / name, ["我们今天去看看。", "他说你好。"] * 10)
-    assert "tok:zh" in run(capsys, "--reference", "test.zh", "--system", "a.zh").out
-
-
-def p_against(baseline):
-    """BLEU's p of the other systems."""
-    differences = report()["test_sets"][0]["differences"]
-    return [one["metrics"]["bleu"]["p"] for one in differences if one["from"] == baseline]
-
-
-def test_randomization(data, capsys):
-    shown = run(capsys, *USUAL, "--test", "ar", "--trials", "500", "--out", "report")
-    assert "nrefs:1|bs:200|ar:500|seed:12345" in Path("report/report.md").read_text()
-    assert "approximate randomization over sentences, not training seeds, 500 trials" in shown.out
-    metric = BLEU(references=[Path("test.de").read_text().splitlines()])
-    lines = [(name, Path(f"{name}.txt").read_text().splitlines()) for name in ("base", "good", "other")]
-    _, results = PairedTest(lines, {"BLEU": metric}, None, test_type="ar", n_samples=500)()
-    assert p_against("base") == [result.p_value for result in results["BLEU"][1:]]
-
-
-def test_runs_of_a_system(data, capsys):
-    """Mean and deviation over runs; the difference is that of the means."""
-    shown = run(
-        capsys, *USUAL[:4], "--system", "one=base.txt", "two=good.txt,other.txt", "--out", "report", "--resamples", "99"
-    )
-    (test_set,) = report()["test_sets"]
-    score = test_set["scores"]["two"]["bleu"]
-    reference = Path("test.de").read_text().splitlines()
-    outputs = [Path(f"{name}.txt").read_text().splitlines() for name in ("good", "other")]
-    runs = [sacrebleu.corpus_bleu(lines, [reference]).score for lines in outputs]
-    assert score["runs"] == pytest.approx(runs)
-    assert score["value"] == pytest.approx(sum(runs) / 2)
-    assert score["deviation"] == pytest.approx(abs(runs[0] - runs[1]) / 2**0.5)
-    assert f"σ{score['deviation']:.1f}" in shown.out
-    one = sacrebleu.corpus_bleu(Path("base.txt").read_text().splitlines(), [reference]).score
-    (difference,) = test_set["differences"]
-    assert difference["metrics"]["bleu"]["value"] == pytest.approx(sum(runs) / 2 - one)
 
 
 def test_runs_that_are_the_same_count_once(data, capsys):

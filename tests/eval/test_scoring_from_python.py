@@ -39,25 +39,21 @@ def command(*arguments):
 
 
 def test_lines_and_files_give_the_results_of_the_command(capsys):
-    expected = command(*SYSTEMS, "--metrics", ",".join(METRICS), "--baseline", "good", "--baseline2", "base")
+    systems = "--system base=base.txt good=good.txt,other.txt --test ar --trials 50".split()
+    expected = command(*systems, "--metrics", ",".join(METRICS), "--baseline", "good", "--baseline2", "base")
     printed = capsys.readouterr().out
-    options = {"metrics": METRICS, "baseline": ("good", "base"), "resamples": 100}
-    lines = score(OUTPUTS, REFERENCE, SOURCE, language_pair="en-de", **options)
-    files = score({name: Path(f"{name}.txt") for name in OUTPUTS}, Path("test.de"), Path("test.en"), **options)
+    options = {"metrics": METRICS, "baseline": ("good", "base"), "resamples": 100, "test": "ar", "trials": 50}
+    good, other = OUTPUTS["good"], OUTPUTS["other"]
+    lines = score({"base": OUTPUTS["base"], "good": [good, other]}, REFERENCE, SOURCE, language_pair="en-de", **options)
+    given = {"base": Path("base.txt"), "good": [good, Path("other.txt")]}
+    files = score(given, Path("test.de"), Path("test.en"), **options)
     for result in (lines, files):
         assert json.loads(as_json(result)) == expected
         assert str(result) == "\n".join(line.rstrip() for line in printed.rstrip().split("\n"))
-    assert "good   " in str(lines)
+    assert "good  " in str(lines)
+    assert {row["system"]: row["runs"] for row in lines.rows()} == {"base": 1, "good": 2}
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", "")
-
-
-def test_runs_are_those_of_the_command():
-    expected = command("--system", "a=base.txt,good.txt", "b=other.txt", "--test", "ar", "--trials", "50")
-    hypotheses = {"a": [OUTPUTS["base"], Path("good.txt")], "b": OUTPUTS["other"]}
-    result = score(hypotheses, Path("test.de"), Path("test.en"), test="ar", trials=50, resamples=100)
-    assert json.loads(as_json(result)) == expected
-    assert [row["runs"] for row in result.rows()] == [2, 2, 1, 1]
 
 
 def test_rows_are_those_of_the_csv_and_of_a_data_frame():
@@ -86,7 +82,6 @@ LINE = ["eine Zeile"]
         ({"a": LINE * 2, "b": [LINE, LINE * 3]}, {}, "system b, run 2 has 3 lines, the reference 1; line 2 is"),
         ({"a": Path("nowhere")}, {}, "there is no nowhere. Translate it, or leave it out with skip_missing."),
         (LINE, {"references": None}, "give either references, with or without sources, or test_set, which brings"),
-        (LINE, {"sources": LINE * 2}, "the source has 2 lines, the reference 1"),
         (LINE, {"references": None, "test_set": "wmt14/full"}, "has no languages (none given). Give language_pair: "),
         (LINE, {"references": ["我们今天读这本书"]}, "Give the pair of languages (language_pair; "),
         (LINE, {"metrics": "comet"}, "COMET reads the source, of which test has none. Give sources."),

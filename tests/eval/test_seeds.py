@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sacrebleu
 from scipy.stats import t
 
 from posnet_eval.metrics.base import MetricOptions
@@ -120,6 +121,10 @@ def test_several_runs_are_tested_with_their_seeds(three, capsys):
     shown = run(capsys, *three).out
     (test_set,) = report()["test_sets"]
     scores = {system: of["bleu"] for system, of in test_set["scores"].items()}
+    lines, *of_good = (Path(name).read_text().splitlines() for name in ("long.de", *(f"good{n}.txt" for n in range(3))))
+    assert scores["good"]["runs"] == pytest.approx([sacrebleu.corpus_bleu(output, [lines]).score for output in of_good])
+    assert scores["good"]["deviation"] == pytest.approx(np.std(scores["good"]["runs"], ddof=1))
+    assert f"σ{scores['good']['deviation']:.1f}" in shown
     squares = [2 * scores[system]["deviation"] ** 2 for system in ("base", "good")]
     for one in test_set["differences"]:
         found = one["metrics"]["bleu"]
@@ -159,10 +164,12 @@ def test_several_runs_are_tested_with_their_seeds(three, capsys):
 def test_all_reports_say_whether_seeds_are_tested(three, capsys, systems, options, test):
     shown = run(capsys, *three[:-3], *systems, *options, "--latex-intervals").out
     texts = {name: Path("report", f"report.{name}").read_text() for name in ("md", "html", "tex")}
-    for name, said in {"shown": shown, **texts}.items():
-        assert test in said.replace("\\", ""), name
+    assert ("|ar:10000|seed:" in texts["md"]) == ("--test" in options)
+    score = report()["test_sets"][0]["scores"]["good"]["bleu"]
+    assert rf"\,{{\scriptsize[{score['low']:.1f}, {score['high']:.1f}]}}" in texts["tex"]
     interval = "95% interval over sentences" + (" and training seeds" if " and " in test else ", not training seeds")
     for name, said in {"shown": shown, **texts}.items():
+        assert test in said.replace("\\", ""), name
         assert interval in said.replace("\\", ""), name
     rows = csv.DictReader(Path("report/report.csv").read_text().splitlines())
     row = next(row for row in rows if row["system"] == "good")

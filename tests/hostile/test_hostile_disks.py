@@ -1,8 +1,9 @@
-"""Outputs of all commands on disks that are full, read-only or taken away."""
+"""Outputs on disks that are full, read-only or taken away, and what a new file takes over from the old one."""
 
 import contextlib
-import resource
+import os
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -41,33 +42,28 @@ def folder_goes(folder, monkeypatch):
     monkeypatch.setattr(translating, "in_order", in_order)
 
 
+def full_stdout(folder, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", os.fdopen(os.open("/dev/full", os.O_WRONLY), "w"))
+
+
 @pytest.mark.parametrize(
     ("output", "happens", "sentence"),
     [
         ("full", lambda folder, _: node(folder / "full", 7), "cannot write full: the disk is full"),
+        ("-", full_stdout, "the disk is full"),
         ("gone/new", folder_goes, "the folder gone is not there"),
     ],
 )
 def test_translations_are_kept(folder, monkeypatch, capfd, output, happens, sentence):
     translated(folder, monkeypatch, "--output", "expected")
-    happens(folder, monkeypatch)
-    with pytest.raises(SystemExit) as exit:
-        translated(folder, monkeypatch, "--output", output)
+    with monkeypatch.context() as patch:
+        happens(folder, patch)
+        with pytest.raises(SystemExit) as exit:
+            translated(folder, monkeypatch, "--output", output)
     assert exit.value.code == 2
     said = capfd.readouterr().err
     assert sentence in said
     assert lines_kept(said) == Path("expected").read_text().splitlines()
-
-
-def test_translations_are_kept_when_standard_output_is_full(folder, monkeypatch, capfd):
-    translated(folder, monkeypatch, "--output", "expected")
-    with open("/dev/full", "w") as full:
-        monkeypatch.setattr(sys, "stdout", full)
-        with pytest.raises(SystemExit) as exit:
-            translated(folder, monkeypatch)
-        monkeypatch.undo()
-    assert exit.value.code == 2
-    assert lines_kept(capfd.readouterr().err) == (folder / "expected").read_text().splitlines()
 
 
 def test_translations_are_printed_when_nothing_can_be_written(tmp_path, monkeypatch, capfd):
@@ -122,14 +118,37 @@ def test_a_read_only_disk(folder, monkeypatch, capfd):
             assert "Read-only file system" in capfd.readouterr().err, command
 
 
-def test_a_limit_on_the_size_of_files(folder, monkeypatch, capfd):
-    """Writing a checkpoint fails midway for another reason than a full disk."""
-    monkeypatch.chdir(folder)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+def test_permissions_of_an_old_file_stay(tmp_path):
+    for mode in (0o600, 0o640, 0o777):
+        (tmp_path / "old").write_text("old")
+        (tmp_path / "old").chmod(mode)
+        files.write_lines(tmp_path / "old", ["new"])
+        assert stat.S_IMODE((tmp_path / "old").stat().st_mode) == mode
+    mask = os.umask(0o027)
     try:
-        code = run(f"{AVERAGE} new.pt", "", monkeypatch)
+        files.write_lines(tmp_path / "new", ["new"])
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert (code, "cannot write new.pt: File too large" in capfd.readouterr().err) == (2, True)
-    assert not list(folder.glob("*new.pt*"))
+        os.umask(mask)
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
+
+
+def test_another_name_of_an_old_file_keeps_it(tmp_path):
+    (tmp_path / "old").write_text("old\n")
+    os.link(tmp_path / "old", tmp_path / "other")
+    files.write_lines(tmp_path / "old", ["new"])
+    assert (tmp_path / "other").read_text() == "old\n"
+
+
+def test_write_protected(tmp_path):
+    (tmp_path / "old").write_text("old")
+    (tmp_path / "old").chmod(0o444)
+    with pytest.raises(UsageError, match="old is write-protected"):
+        files.check_place(tmp_path / "old", "--out")
+
+
+def test_the_file_of_another_user_is_replaced_where_the_folder_allows_it(tmp_path, monkeypatch):
+    (tmp_path / "old").write_text("old\n")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may do everything
+    files.check_place(tmp_path / "old", "--out")
+    files.write_lines(tmp_path / "old", ["new"])
+    assert (tmp_path / "old").read_text() == "new\n"

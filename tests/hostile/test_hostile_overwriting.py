@@ -1,25 +1,17 @@
-"""Outputs of all commands that would destroy an input, a checkpoint, or a file that posnet did not write."""
+"""Outputs that would destroy an input, a checkpoint, or a file that posnet did not write, and links and odd names."""
 
 import errno
 import os
 import shutil
+import stat
 from pathlib import Path
 
 import torch
 
 from posnet_fairseq.shared.errors import UsageError
+from support.bad_paths import RAW
 from support.hostile import Row, play, run, table, write
 from support.hostile_files import AVERAGE, CORPUS, PRECOMPUTE, REPORT, SCORE, TRANSLATE, after, linked
-
-
-def hard_linked(name, target):
-    return lambda folder: os.link(folder / target, folder / name)
-
-
-def other_program(folder):
-    """A checkpoint of another program, and one that contains objects."""
-    torch.save({"weights": torch.zeros(3)}, folder / "other.pt")
-    torch.save(Path("object"), folder / "objects.pt")
 
 
 def _copy(folder):
@@ -50,13 +42,17 @@ LOST = [
     ),
     Row("average onto a copy of a checkpoint", f"{AVERAGE} a.pt", "checkpoint of a training", before=_copy),
     Row("precompute onto the run", f"{PRECOMPUTE} run/checkpoint_last.pt", "checkpoint of a training"),
-    Row("average onto another program's", f"{AVERAGE} other.pt", "of another program", before=other_program),
-    *(
-        Row(f"average onto a {what}", f"{AVERAGE} link.pt", "same file as run/checkpoint_1_5.pt", before=before)
-        for what, before in {
-            "link to the run": linked("link.pt", "run/checkpoint_1_5.pt"),
-            "hard link of the run": hard_linked("link.pt", "run/checkpoint_1_5.pt"),
-        }.items()
+    Row(
+        "average onto another program's",
+        f"{AVERAGE} other.pt",
+        "of another program",
+        before=lambda folder: torch.save({"weights": torch.zeros(3)}, folder / "other.pt"),
+    ),
+    Row(
+        "average onto a link to the run",
+        f"{AVERAGE} link.pt",
+        "same file as run/checkpoint_1_5.pt",
+        before=linked("link.pt", "run/checkpoint_1_5.pt"),
     ),
     works("average onto an old average", f"{AVERAGE} model.pt", "averaged into", ("model.pt",)),
     works("average onto text", f"{AVERAGE} old", "averaged into", ("old",), write("old")),
@@ -84,12 +80,6 @@ LOST = [
         "report.json",
         before=write("report.json", CONFIG),
     ),
-    Row(
-        "a picture of one's own",
-        DRAW,
-        "figures/weights.decoder.2.svg is there, and this posnet-plot did not make it",
-        before=write("figures/weights.decoder.2.svg"),
-    ),
     works(
         "a page again", f"{DRAW} --sentence a1", "figures/weights.html", ("figures/*",), after(f"{DRAW} --sentence a2")
     ),
@@ -115,7 +105,34 @@ LOST = [
 ]
 
 
-@table(LOST)
+LINKS = [
+    Row(
+        "a link to a link in another folder",
+        f"{TRANSLATE} --output link",
+        "12 sentences",
+        0,
+        lambda folder: [(folder / "text/next").symlink_to("new"), (folder / "link").symlink_to("text/next")],
+        ("text/new",),
+    ),
+    Row("a folder that is a circle", f"{AVERAGE} a/b", "a/b: .*(Too many|no folder)", before=linked("a", "a")),
+    # Names that are not UTF-8 or have two lines: test_hostile_paths.py.
+    Row("a name in color", f"{PRECOMPUTE} '\x1b[31mno/x'", r"the folder \\x1b\[31mno is not there"),
+    Row("a missing name that is not UTF-8", f"posnet-precompute {RAW} --out x", r"\\udcff\\udcfe: there is no such"),
+    Row(
+        "a system whose name is not UTF-8",
+        f"{SCORE.replace('a=text/test.xx', RAW)} --skip-missing",
+        "no system has an output",
+    ),
+    Row(
+        "a socket",
+        f"{AVERAGE} socket",
+        "is a disk or a socket",
+        before=lambda folder: os.mknod(folder / "socket", 0o666 | stat.S_IFSOCK),
+    ),
+]
+
+
+@table(LOST + LINKS)
 def test_row(row, folder, monkeypatch, capfd):
     play(row, folder, monkeypatch, capfd)
 

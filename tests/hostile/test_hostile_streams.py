@@ -78,7 +78,7 @@ def test_the_old_standard_input_is_not_lost(folder, monkeypatch, capfd):
 @pytest.mark.parametrize("script", commands.COMMANDS)
 @pytest.mark.thorough  # 12 s: every command in a process of its own
 def test_streams_of_every_command(script, monkeypatch, capfd, folder):
-    """Nobody reads, nothing can be written, the terminal knows ASCII only, an interrupt."""
+    """Nobody reads, nothing can be written, the terminal knows ASCII only."""
     monkeypatch.setattr("tempfile.tempdir", str(folder))  # where translations are kept
     monkeypatch.chdir(folder)
     for command in (f"{script} --help", PRINTING.get(script)):
@@ -95,13 +95,6 @@ def test_streams_of_every_command(script, monkeypatch, capfd, folder):
     if script in PRINTING:
         assert ends(monkeypatch, PRINTING[script], stdout=None) == 2
         assert "standard output is closed" in capfd.readouterr().err
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("argparse.ArgumentParser.parse_args", interrupt)
-    assert ends(monkeypatch, {"posnet-run": "posnet-run quickstart"}.get(script, script)) == 130
-    assert not capfd.readouterr().err
 
 
 def test_every_command_that_prints_is_among_them():

@@ -1,9 +1,11 @@
-"""fairseq-train with the plugin, with invalid options, and trainings that fail."""
+"""fairseq-train with invalid options, trainings that fail, and posnet-average of what does not belong together."""
 
 import shutil
 
-from support.damaged import put
-from support.hostile import Row, play, table
+import torch
+
+from support.damaged import changed, put
+from support.hostile import Row, play, table, then, write
 
 MADE = ("trained", "trained/*")
 
@@ -23,15 +25,9 @@ def begun(folder):
     shutil.copytree(folder / "run", folder / "trained")
 
 
-def begun_elsewhere_in_the_epoch(folder):
-    begun(folder)
-    put("extra_state", "train_iterator", "iterations_in_epoch", 99, name="trained/checkpoint_last.pt")(folder)
-
-
-DIVERGED = "posnet: error: the training diverged"
 ROWS = [
     # It diverges; fairseq keeps crash.pt.
-    refused("--lr 1e30", DIVERGED, makes=MADE),
+    refused("--lr 1e30", "posnet: error: the training diverged", makes=MADE),
     # Half precision without a GPU.
     refused("--fp16", "--fp16: fairseq trains with it on a GPU, and --cpu was given"),
     # Nothing to train on.
@@ -39,7 +35,6 @@ ROWS = [
     refused("--required-batch-size-multiple 4096", "a set has no batch. .*give --required-batch-size-multiple 1"),
     refused("--skip-remainder-batch --update-freq 9", "an epoch has not a single update"),
     # Out of range.
-    refused("--update-freq 0", "--update-freq 0: give 1 or more"),
     refused("--lr 0.1,-0.1", "--lr -0.1: give 0 or more"),
     refused("--lr 0.1,0.01", "--lr: give one value, from which --lr-scheduler inverse_sqrt makes its own"),
     refused("--adam-betas '(0.9,1)'", r"--adam-betas \(0.9,1\): give two numbers"),
@@ -54,7 +49,12 @@ ROWS = [
     ),
     refused("--encoder-embed-dim 32 --decoder-embed-dim 32", "the checkpoint does not fit the options", begun, ()),
     refused("--optimizer sgd", "made with another --criterion or --optimizer", begun, ()),
-    refused("--max-update 20", "made with other data or batches", begun_elsewhere_in_the_epoch, ()),
+    refused(
+        "--max-update 20",
+        "made with other data or batches",
+        then(begun, put("extra_state", "train_iterator", "iterations_in_epoch", 99, name="trained/checkpoint_last.pt")),
+        (),
+    ),
     # These are right.
     trains("--lr-scheduler cosine --warmup-updates 0"),
     trains("--restore-file run/checkpoint_1_5.pt --max-update 7"),
@@ -62,7 +62,67 @@ ROWS = [
     trains("--adam-betas '[0.9, 0.98]' --amp"),
 ]
 
+TWO = "posnet-average run --num 2 --out out.pt"
+FIRST, SECOND, THIRD = (f"run/checkpoint_{name}.pt" for name in ("1_5", "2_10", "3_15"))
+BEST = "run/checkpoint_best.pt"
+NAME = "encoder.positions.norm.bias"
 
-@table(ROWS)
+
+def averaged(name, says, before):
+    """A row of which the average is written."""
+    return Row(name, TWO, f"(?s){says}", 0, before, ("out.pt",))
+
+
+def rejects(name, says, before):
+    return Row(name, TWO, says, before=before)
+
+
+def filled(name, number, dtype=torch.float32):
+    def change(state):
+        state["model"][NAME] = torch.full_like(state["model"][NAME], number, dtype=dtype)
+
+    return changed(change, name, name)
+
+
+AVERAGES = [
+    Row("a folder without checkpoints", "posnet-average text --num 2 --out out.pt", "text holds no numbered"),
+    averaged("the best is damaged", r"\A(?!.*posnet-average:).*averaged into out.pt", write(BEST, b"PK")),
+    # Several runs in one folder.
+    rejects(
+        "another direction",
+        "checkpoint_3_15.pt was trained with the source language yy and .*checkpoint_2_10.pt with xx",
+        then(put("cfg", "task", "source_lang", "yy"), put("cfg", "task", "target_lang", "xx")),
+    ),
+    averaged(
+        "another seed",
+        "averaged into out.pt.*2_10.pt was trained with --seed 1 and .*3_15.pt was trained with --seed 2: average",
+        put("cfg", "common", "seed", 2),
+    ),
+    rejects("another option", "differ in the option dropout", put("cfg", "model", "dropout", 0.5)),
+    rejects(
+        "another metric",
+        "checkpoint_1_5.pt was validated by ppl and .*checkpoint_3_15.pt by bleu",
+        put("cfg", "checkpoint", "best_checkpoint_metric", "bleu"),
+    ),
+    rejects(
+        "as many updates of another run",
+        r"checkpoint_2_10.pt and .*checkpoint_4_10.pt both have 10 updates and different weights",
+        changed(lambda state: state["optimizer_history"][-1].update(num_updates=10), THIRD, "run/checkpoint_4_10.pt"),
+    ),
+    # Weights.
+    rejects("no numbers", f"checkpoint_3_15.pt: the weight {NAME} is infinite or NaN", filled(THIRD, torch.nan)),
+    rejects(
+        "too large a sum",
+        f"the mean of .*: the weight {NAME} is infinite",
+        then(*(filled(name, 1.7e308, torch.float64) for name in (FIRST, SECOND, THIRD))),
+    ),
+    # Damaged and invented files.
+    rejects("a folder of that name", "is a directory", lambda folder: (folder / "run/checkpoint7.pt").mkdir()),
+    rejects("no state", "does not say its intervals and its validation", put("extra_state", None)),
+    rejects("a link to nowhere", "there is no such checkpoint", lambda f: (f / "run/checkpoint7.pt").symlink_to("no")),
+]
+
+
+@table(ROWS + AVERAGES)
 def test_row(row, folder, monkeypatch, capfd):
     play(row, folder, monkeypatch, capfd)

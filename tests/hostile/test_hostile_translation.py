@@ -22,11 +22,9 @@ def option(given, says, name=None):
 
 
 OPTIONS = [
-    option("--max-len-a nan", "--max-len-a nan: give 0 or more, and at most 1,000,000"),
     option("--beam 40", "--beam 40: the target dictionary has .. entries. Give less", "more than the vocabulary"),
     option("--sampling --sampling-topk 5 --sampling-topp .5", "--sampling-topk 5 and --sampling-topp 0.5: give one"),
     option("--prefix - --input -", "--prefix - and --input -: standard input can be one of them"),
-    option("--shortlist text/test.xx", "text/test.xx is damaged or no shortlist"),
     Row("texts of a translation model", "posnet-generate model.pt", "a translation model. Give a language model"),
     Row("translations of a language model", "posnet-translate lm/model.pt", "a language model.* for posnet-generate"),
     Row(
@@ -59,23 +57,18 @@ def shuffled(folder):
         (folder / f"dict.{language}.txt").write_text(text)
 
 
-def other_languages(folder):
-    changed(lambda state: state["cfg"]["task"].update(source_lang="yy", target_lang="xx"), target="other.pt")(folder)
-
-
-def shorter(folder):
+def shorten(state):
     """The same model with fewer positions; its data is gone."""
-
-    def cut(state):
-        state["cfg"]["task"]["data"] = "gone"
-        for part in ("model", "task"):
-            state["cfg"][part] |= {"max_source_positions": 9, "max_target_positions": 9}
-        for side in ("encoder", "decoder"):
-            state["model"][f"{side}.positions.weight"] = state["model"][f"{side}.positions.weight"][:9].clone()
-
-    changed(cut, target="other.pt")(folder)
+    state["cfg"]["task"]["data"] = "gone"
+    for part in ("model", "task"):
+        state["cfg"][part] |= {"max_source_positions": 9, "max_target_positions": 9}
+    for side in ("encoder", "decoder"):
+        state["model"][f"{side}.positions.weight"] = state["model"][f"{side}.positions.weight"][:9].clone()
 
 
+other_languages = changed(
+    lambda state: state["cfg"]["task"].update(source_lang="yy", target_lang="xx"), target="other.pt"
+)
 # Models whose weights are finite, but some of what they compute is not: in 16 bits, and in 32 bits either.
 in_float16 = weight(lambda w: 1e6 * w, target="large.pt")
 huge = weight(lambda w: torch.full_like(w, 3e38), target="large.pt")
@@ -93,7 +86,7 @@ MODELS = [
     Row("other languages", ENSEMBLE, f"{NO_ENSEMBLE}the first translates xx-yy, the second yy-xx", 2, other_languages),
     Row("other words", ENSEMBLE, OTHER_WORDS.format("other", "data"), before=copied_data(shuffled)),
     Row("the same words elsewhere", *TOGETHER, copied_data(lambda folder: None), ("out",)),
-    Row("other lengths", *TOGETHER, shorter, ("out",)),
+    Row("other lengths", *TOGETHER, changed(shorten, target="other.pt"), ("out",)),
     Row(
         "another dictionary", f"{TRANSLATE} --data other", OTHER_WORDS.format("data", "other"), 2, copied_data(shuffled)
     ),

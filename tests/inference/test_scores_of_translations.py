@@ -14,7 +14,7 @@ from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.shared.errors import UsageError
 from support.building import Case, build_case, build_model, pad, sentences
-from support.checkpoints import checkpoint, precomputed
+from support.checkpoints import precomputed
 from support.commands import refused
 from support.searching import DICTIONARY, MIXERS, search
 
@@ -83,16 +83,10 @@ def test_infinite_numbers_are_refused():
         scored([model], sources, targets)
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory):
-    torch.manual_seed(2)
-    return checkpoint(tmp_path_factory.mktemp("model") / "model.pt", "rposnet")
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bf16", "int8"])
 @pytest.mark.parametrize("kind", ["checkpoint", "precomputed", "ensemble"])
-def test_scores_of_own_translations(path, kind, dtype):
-    paths = {"checkpoint": path, "ensemble": [path, path]}.get(kind) or precomputed(path)
+def test_scores_of_own_translations(small_model, kind, dtype):
+    paths = {"checkpoint": small_model, "ensemble": [small_model, small_model]}.get(kind) or precomputed(small_model)
     model = api.load(paths, dtype=dtype, pretokenized=True)
     found = model.translate(LINES[::2], beam=3, nbest=2, max_len_b=6)
     pairs = [(line, each.text) for line, several in zip(LINES[::2], found, strict=True) for each in several]
@@ -103,7 +97,7 @@ def test_scores_of_own_translations(path, kind, dtype):
 
 
 @pytest.fixture
-def printed(path, tmp_path):
+def printed(small_model, tmp_path):
     """A function: the lines that posnet-translate prints of scores."""
 
     def run(*options, given=GIVEN):
@@ -111,14 +105,14 @@ def printed(path, tmp_path):
             (tmp_path / name).write_text("".join(line + "\n" for line in lines))
         paths = ["--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
         scored = ["--score-translations", str(tmp_path / "given")]
-        translate.main([str(path), "--pretokenized", "--cpu", *paths, *scored, *options])
+        translate.main([str(small_model), "--pretokenized", "--cpu", *paths, *scored, *options])
         return (tmp_path / "out").read_text().split("\n")[:-1]
 
     return run
 
 
-def test_what_is_printed_is_what_python_returns(printed, path):
-    model = api.load(path, pretokenized=True)
+def test_what_is_printed_is_what_python_returns(printed, small_model):
+    model = api.load(small_model, pretokenized=True)
     found = model.score(LINES, GIVEN, attention=True, max_tokens=7)
     assert [model.score(*pair).score for pair in zip(LINES, GIVEN, strict=True)] == pytest.approx(
         [each.score for each in found], abs=1e-5
@@ -145,7 +139,7 @@ def test_processes_score_the_same(printed):
     assert printed("--processes", "2", "--max-tokens", "5", "--json") == printed("--max-tokens", "5", "--json")
 
 
-def test_long_lines_and_unknown_words(printed, path, capsys):
+def test_long_lines_and_unknown_words(printed, small_model, capsys):
     given = ["w1 " * 30, "w2 ☃", "", "♥"]
     lines = printed("--on-long", "skip", given=given)
     assert [line == "nan" for line in lines] == [True, False, False, False]
@@ -153,7 +147,7 @@ def test_long_lines_and_unknown_words(printed, path, capsys):
     said = capsys.readouterr().err
     assert "the translation of line 1 has 31 tokens (its end symbol counted), the model takes 24: not scored." in said
     assert "translations of lines 2, 4: the model's vocabulary lacks a part, which becomes <unk>" in said
-    (cut,) = api.load(path, pretokenized=True).score(["w1"], given[:1], on_long="truncate")
+    (cut,) = api.load(small_model, pretokenized=True).score(["w1"], given[:1], on_long="truncate")
     assert cut.tokens == ("w1",) * 23 + ("</s>",)
 
 
@@ -170,10 +164,10 @@ def test_options_of_a_search_are_refused(printed, capsys, options, sentence):
     assert sentence in refused(capsys, lambda words: printed(*words), *options)
 
 
-def test_other_numbers_of_lines_are_refused(printed, capsys, path):
+def test_other_numbers_of_lines_are_refused(printed, capsys, small_model):
     said = refused(capsys, lambda _: printed(given=GIVEN[:3]))
     assert "--score-translations: 3 given for 4 lines. Give one for each, which may be" in said
-    model = api.load(path, pretokenized=True)
+    model = api.load(small_model, pretokenized=True)
     for arguments, sentence in (
         ((LINES, GIVEN[:3]), "translations: 3 given for 4 lines"),
         (("w1", None), "translations is None, not text"),

@@ -10,36 +10,29 @@ from posnet_fairseq import api
 from posnet_fairseq.cli import translate
 from posnet_fairseq.inference import translating
 from posnet_fairseq.inference.translator import Translator, batches_by_length
-from support.checkpoints import checkpoint
 from support.markup import sgml
 
 LINES = ["w1 w2 w3 w10", "", "w11", "w4 w5 w6"]
 SETTINGS = ["--beam", "3", "--max-len-b", "6"]
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    torch.manual_seed(2)
-    return checkpoint(tmp_path_factory.mktemp("model") / "model.pt", "rposnet")
-
-
 @pytest.fixture
-def translated(model, tmp_path):
+def translated(small_model, tmp_path):
     """A function: the lines that posnet-translate prints."""
     (tmp_path / "in").write_text("".join(line + "\n" for line in LINES))
 
     def run(*options):
         paths = ["--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
-        translate.main([str(model), "--pretokenized", *paths, *SETTINGS, *options])
+        translate.main([str(small_model), "--pretokenized", *paths, *SETTINGS, *options])
         return (tmp_path / "out").read_text().split("\n")[:-1]
 
     return run
 
 
 @pytest.fixture
-def python(model):
+def python(small_model):
     """A function: the translations in Python."""
-    loaded = api.load(model, pretokenized=True)
+    loaded = api.load(small_model, pretokenized=True)
     return lambda **options: loaded.translate(LINES, beam=3, max_len_b=6, nbest=3, **options)
 
 
@@ -146,7 +139,7 @@ def test_batches_hold_every_index_once_and_few_tokens(max_tokens):
 
 
 @pytest.mark.parametrize("pretokenized", [True, False])
-def test_the_text_in_compressed_sgml_is_translated(model, tmp_path, capsys, pretokenized):
+def test_the_text_in_compressed_sgml_is_translated(small_model, tmp_path, capsys, pretokenized):
     merges = tmp_path / "codes"
     merges.write_text("#version: 0.2\nw 1</w>\n")
     options = ["--pretokenized"] if pretokenized else ["--bpe-codes", str(merges)]
@@ -156,7 +149,7 @@ def test_the_text_in_compressed_sgml_is_translated(model, tmp_path, capsys, pret
     said = []
     for name in ("plain", "sgml"):
         translate.main(
-            [str(model), *options, "--cpu", "--beam", "1", "--max-len-b", "4", "--input", str(tmp_path / name)]
+            [str(small_model), *options, "--cpu", "--beam", "1", "--max-len-b", "4", "--input", str(tmp_path / name)]
         )
         said.append(capsys.readouterr())
     assert said[0].out == said[1].out != ""

@@ -8,9 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from fairseq import options
 from fairseq.data.data_utils import load_indexed_dataset
-from fairseq_cli import preprocess
 from safetensors.torch import save_file
 
 from posnet_fairseq.inference import lexicon, shortlist
@@ -19,6 +17,7 @@ from posnet_fairseq.inference.shortlist import Shortlist, make_shortlist
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text.binary_format import read_tokens
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
+from support.commands import run_program
 
 WORDS = 20
 
@@ -39,7 +38,7 @@ def data(tmp_path_factory):
     for side, name in enumerate(("xx", "yy")):
         (folder / f"train.{name}").write_text("".join(f"{pair[side]}\n" for pair in pairs))
     arguments = f"-s xx -t yy --workers 1 --trainpref {folder}/train --destdir {folder}/data".split()
-    preprocess.main(options.get_preprocessing_parser().parse_args(arguments))
+    run_program(pytest.MonkeyPatch(), "fairseq-preprocess", *arguments)
     return folder / "data"
 
 

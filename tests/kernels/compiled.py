@@ -46,49 +46,30 @@ def launched(request, monkeypatch):
     return compiled
 
 
+# Sentences, heads, queries, tokens, γ.
+USUAL = 3, 8, 200, 200, (1, 1)
+# Triton compiles arguments equal to 1 as constants: numbers of heads, queries and tokens among them.
+ONES = [(3, 1, 200, 1, (3, 2)), (1, 24, 1, 200, (3, 2))]
+
+
 @pytest.mark.parametrize(
-    ("dtype", "width", "clip_distance", "tails"),
+    ("shape", "dtype", "width", "clip_distance", "tails"),
     [
-        (torch.float32, 64, 16, True),
-        (torch.float16, 64, 16, True),
-        (torch.bfloat16, 64, 16, True),
-        (torch.bfloat16, 20, 3, False),
+        (USUAL, torch.float32, 64, 16, True),
+        (USUAL, torch.float16, 64, 16, True),
+        (USUAL, torch.bfloat16, 64, 16, True),
+        (USUAL, torch.bfloat16, 20, 3, False),
+        *((shape, torch.float32, 20, 3, True) for shape in ONES),
     ],
     ids=str,
 )
-def test_band(launched, dtype, width, clip_distance, tails):
-    value = torch.randn(3, 200, 8, width, dtype=dtype).transpose(1, 2).requires_grad_()
-    weights = torch.rand(8, 200, 2 * clip_distance + 1, requires_grad=True)
-    mixed = band_kernels.mix_band(weights, value, band.Band(clip_distance, tails, causal=False))
+def test_band(launched, shape, dtype, width, clip_distance, tails):
+    batch, heads, queries, keys, length_ratio = shape
+    value = torch.randn(batch, keys, heads, width, dtype=dtype).transpose(1, 2).requires_grad_()
+    weights = torch.rand(heads, queries, 2 * clip_distance + 1, requires_grad=True)
+    mixed = band_kernels.mix_band(weights, value, band.Band(clip_distance, tails, causal=False), length_ratio)
     torch.autograd.grad(mixed.sum(), (weights, value))
     assert launched.keys() == {"mix", "mix_transposed", "weight_gradient"} | ({"sum_blocks"} if tails else set())
-
-
-# Triton compiles arguments equal to 1 as constants: numbers of heads, queries and tokens among them.
-ONES = [
-    pytest.param(3, 1, 200, 1, (3, 2), id="one head, one token"),
-    pytest.param(1, 24, 1, 200, (3, 2), id="one sentence of all heads, one query"),
-]
-
-
-@pytest.mark.parametrize(("batch", "heads", "queries", "keys", "length_ratio"), ONES)
-def test_band_of_ones(launched, batch, heads, queries, keys, length_ratio):
-    value = torch.randn(batch, keys, heads, 20).transpose(1, 2).requires_grad_()
-    weights = torch.rand(heads, queries, 7, requires_grad=True)
-    mixed = band_kernels.mix_band(weights, value, band.Band(3, tails=True, causal=False), length_ratio)
-    torch.autograd.grad(mixed.sum(), (weights, value))
-    assert launched.keys() == {"mix", "mix_transposed", "weight_gradient", "sum_blocks"}
-
-
-@pytest.mark.parametrize(("batch", "heads", "queries", "keys", "length_ratio"), ONES)
-def test_attention_of_ones(launched, batch, heads, queries, keys, length_ratio):
-    q, k, v = (torch.randn(batch, rows, heads, 20).transpose(1, 2) for rows in (queries, keys, keys))
-    inputs = [x.requires_grad_() for x in (q, k, v, torch.randn(batch, heads, queries, 7))]
-    index = torch.zeros((queries - 1) * length_ratio[0] // length_ratio[1] + keys, dtype=torch.long)
-    mask = torch.zeros(batch, keys, dtype=torch.bool)
-    mixed = attention_kernels.attend(*inputs, index, mask, 0.1, length_ratio=length_ratio)
-    torch.autograd.grad(mixed.sum(), inputs)
-    assert launched.keys() == {"attend", "query_gradient", "key_gradient"}
 
 
 def test_tf32(launched):
@@ -103,20 +84,23 @@ def test_tf32(launched):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "width", "causal", "shared", "drop"),
+    ("shape", "dtype", "width", "causal", "shared", "drop"),
     [
-        (torch.float32, 64, False, False, 0.1),
-        (torch.bfloat16, 64, False, False, 0.1),
-        (torch.bfloat16, 20, True, True, 0.0),
-        (torch.float32, attention_kernels.WIDEST_HEAD, True, True, 0.0),
+        (USUAL, torch.float32, 64, False, False, 0.1),
+        (USUAL, torch.bfloat16, 64, False, False, 0.1),
+        (USUAL, torch.bfloat16, 20, True, True, 0.0),
+        (USUAL, torch.float32, attention_kernels.WIDEST_HEAD, True, True, 0.0),
+        *((shape, torch.float32, 20, False, False, 0.1) for shape in ONES),
     ],
     ids=str,
 )
-def test_attention(launched, dtype, width, causal, shared, drop):
-    q, k, v = (torch.randn(3, 200, 8, width, dtype=dtype).transpose(1, 2).requires_grad_() for _ in range(3))
-    table = torch.randn(1 if shared else 3, 8, 1 if shared else 200, 33, dtype=dtype, requires_grad=True)
-    mask = None if causal else torch.zeros(3, 200, dtype=torch.bool)
-    index = torch.zeros(399, dtype=torch.long)
-    mixed = attention_kernels.attend(q, k, v, table, index, mask, drop, causal)
-    torch.autograd.grad(mixed.sum(), (q, k, v, table))
+def test_attention(launched, shape, dtype, width, causal, shared, drop):
+    batch, heads, queries, keys, length_ratio = shape
+    q, k, v = (torch.randn(batch, rows, heads, width, dtype=dtype).transpose(1, 2) for rows in (queries, keys, keys))
+    table = torch.randn(1 if shared else batch, heads, 1 if shared else queries, 33, dtype=dtype)
+    inputs = [x.requires_grad_() for x in (q, k, v, table)]
+    mask = None if causal else torch.zeros(batch, keys, dtype=torch.bool)
+    index = torch.zeros((queries - 1) * length_ratio[0] // length_ratio[1] + keys, dtype=torch.long)
+    mixed = attention_kernels.attend(*inputs, index, mask, drop, causal, length_ratio=length_ratio)
+    torch.autograd.grad(mixed.sum(), inputs)
     assert launched.keys() == {"attend", "query_gradient", "key_gradient"}

@@ -81,18 +81,17 @@ def assert_equal(shape, index=clip_index, dtype=torch.float32, **close):
         torch.testing.assert_close(one.double(), other, **close, msg=lambda text, name=name: f"{name}: {text}")
 
 
-def test_quick():
-    assert_equal(Shape(padded=True), rtol=1e-4, atol=2e-5)
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_float32(shape):
-    assert_equal(shape, rtol=1e-4, atol=2e-5)
-
-
-@pytest.mark.parametrize("shape", [SHAPES[1], SHAPES[2]], ids=str)
-def test_buckets_that_grow(shape):
-    assert_equal(shape, piecewise_index, rtol=1e-4, atol=2e-5)
+@pytest.mark.parametrize(
+    ("shape", "index"),
+    [
+        pytest.param(Shape(padded=True), clip_index, id="quick"),
+        *((shape, clip_index) for shape in SHAPES),
+        *((shape, piecewise_index) for shape in SHAPES[1:3]),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_float32(shape, index):
+    assert_equal(shape, index, rtol=1e-4, atol=2e-5)
 
 
 def test_float16():

@@ -10,17 +10,18 @@ from posnet_fairseq.registry import get_mixer
 from support.building import MAX_POSITIONS, build_case, mixer_cases, usual_gate
 from support.laws import TOLERANCE
 
-pytestmark = pytest.mark.thorough  # tracing takes seconds; quick: one mixer compiled by itself, in test_build_mixer
+pytestmark = pytest.mark.thorough  # tracing takes seconds; quick: one mixer compiled by itself, in test_banded
 
-CASES = [case for case in mixer_cases() if not case.options and case.gate == usual_gate(case)]
+CASES = [case for case in mixer_cases() if case.options or case.gate == usual_gate(case)]
 STEPS = 5
 
 
 def of_places(*places):
-    """The cases in some places. Tracing the loops over offsets of Translution takes a minute."""
+    """The cases in some places. Tracing takes a minute for loops over offsets of Translution, and for all options."""
     for case in CASES:
         if case.place in places:
-            marks = [pytest.mark.slow] * issubclass(get_mixer(case.mixer), OffsetMixer)
+            is_slow = case.options or issubclass(get_mixer(case.mixer), OffsetMixer)
+            marks = [pytest.mark.slow] if is_slow else []
             yield pytest.param(case, id=str(case), marks=marks)
 
 
@@ -28,10 +29,20 @@ def of_places(*places):
 STEPPING = [case for case in of_places("decoder", "cross") if not case.marks]
 
 
-def compiled(layer):
-    """Without a graph break; "eager" runs the graph as it is."""
+def compiled(layer, backend="aot_eager"):
+    """Without a graph break. The backend traces forward and backward, and runs the traces as they are."""
     torch._dynamo.reset()
-    return torch.compile(layer, fullgraph=True, dynamic=True, backend="eager")
+    return torch.compile(layer, fullgraph=True, dynamic=True, backend=backend)
+
+
+def assert_alike(graph, layer, arguments, select):
+    """Results, as a function selects them, and gradients of all parameters."""
+    runs = []
+    for run in (graph, layer):
+        output = select(run(*arguments))
+        gradients = torch.autograd.grad(output.square().mean(), [*layer.parameters()], allow_unused=True)
+        runs.append((output, gradients))
+    torch.testing.assert_close(*runs, **TOLERANCE)
 
 
 def padded_tokens(batch, length):
@@ -49,8 +60,7 @@ def test_encoder_layer(case):
     for size in ((3, 8), (2, 11)):
         x, mask = padded_tokens(*size)
         positions = encoder.positions.for_mixers(size[1])
-        found, expected = graph(x, mask, positions), layer(x, mask, positions)
-        torch.testing.assert_close(found[~mask], expected[~mask], **TOLERANCE)
+        assert_alike(graph, layer, (x, mask, positions), lambda output, real=~mask: output[real])
 
 
 @pytest.mark.parametrize("case", of_places("decoder", "cross"))
@@ -63,7 +73,7 @@ def test_decoder_layer(case):
         positions = model.decoder.positions.for_mixers(positions_read(queries, ratio))
         memory_positions = model.encoder.positions.for_mixers(keys)
         arguments = (torch.randn(batch, queries, 16), memory, mask, positions, memory_positions, ratio)
-        torch.testing.assert_close(graph(*arguments)[0], layer(*arguments)[0], **TOLERANCE)
+        assert_alike(graph, layer, arguments, lambda output: output[0])
 
 
 @pytest.mark.parametrize("case", STEPPING)
@@ -74,7 +84,7 @@ def test_steps(case):
     tokens = torch.randn(STEPS, 3, 1, 16)
     results = []
     with torch.no_grad():
-        for run in (layer, compiled(layer)):
+        for run in (layer, compiled(layer, "eager")):
             memory_positions = model.encoder.positions.for_mixers(8)
             cross = layer.cross_attn.init_state(
                 3, memory, padding_mask=mask, memory_positions=memory_positions, length_ratio=ratio

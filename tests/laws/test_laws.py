@@ -10,9 +10,13 @@ from posnet_fairseq.ops import band, chunks
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
 from support import laws
-from support.building import MAX_POSITIONS, build_case, mixer_cases, pad, sentences, usual_gate
+from support.building import MAX_POSITIONS, build_case, mixer_cases, pad, sentences
 
 every_case = pytest.mark.parametrize("case", list(mixer_cases()), ids=str)
+
+
+def named(law):
+    return law.__name__
 
 
 @every_case
@@ -22,11 +26,10 @@ every_case = pytest.mark.parametrize("case", list(mixer_cases()), ids=str)
         laws.padding_on_either_side_changes_nothing,
         laws.every_token_reaches_every_query,
         laws.steps_equal_the_full_pass,
-        laws.hypotheses_may_become_more_after_the_first_step,
         laws.every_length_works,
         laws.every_parameter_learns,
     ],
-    ids=lambda law: law.__name__,
+    ids=named,
 )
 def test_law(case, law):
     law(build_case(case))
@@ -47,48 +50,26 @@ LINEAR = [case for case in mixer_cases() if issubclass(get_mixer(case.mixer), Ba
         lambda model: laws.half_precision_stays_finite(model, torch.float16),
         lambda model: laws.autocast_stays_finite(model, torch.bfloat16),
     ],
-    ids=lambda law: law.__name__,
+    ids=named,
 )
 def test_law_in_the_form_for_long_sentences(monkeypatch, case, law):
     monkeypatch.setattr(band, "FEWEST_BLOCKS", 0)
     law(build_case(case))
 
 
-def compiled_cases():
-    """Every place and option with one gate; tracing takes seconds, so one of each mixer, the others are slow tests."""
-    seen = set()
-    for case in mixer_cases():
-        if case.gate == usual_gate(case) or case.options:
-            yield pytest.param(case, marks=[pytest.mark.slow] * (case.mixer in seen), id=str(case))
-            seen.add(case.mixer)
-
-
-@pytest.mark.parametrize("case", compiled_cases())
-@pytest.mark.thorough  # a minute; quick: one mixer compiled by itself, in test_build_mixer
-def test_compiling_changes_nothing(case):
-    laws.compiling_changes_nothing(build_case(case, encoder_layers=1, decoder_layers=1))
-
-
 @every_case
-def test_saving_and_loading_change_nothing(case):
-    laws.saving_and_loading_change_nothing(build_case(case), build_case(case))
-
-
-@every_case
-def test_storing_energies_changes_nothing(case):
-    laws.storing_energies_changes_nothing(build_case(case), build_case(case))
+@pytest.mark.parametrize(
+    "law", [laws.saving_and_loading_change_nothing, laws.storing_energies_changes_nothing], ids=named
+)
+def test_law_of_two_models(case, law):
+    law(build_case(case), build_case(case))
 
 
 @every_case
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
-def test_half_precision_stays_finite(case, dtype):
-    laws.half_precision_stays_finite(build_case(case), dtype)
-
-
-@every_case
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
-def test_autocast_stays_finite(case, dtype):
-    laws.autocast_stays_finite(build_case(case), dtype)
+@pytest.mark.parametrize("law", [laws.half_precision_stays_finite, laws.autocast_stays_finite], ids=named)
+def test_law_of_half_precision(case, law, dtype):
+    law(build_case(case), dtype)
 
 
 @every_case

@@ -14,7 +14,7 @@ from posnet_fairseq.ops import band, beam_backpointers, chunks
 from posnet_fairseq.ops.band_products import BandProducts
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.testing import gradient_laws, mixer_laws, refusals, step_laws
+from posnet_fairseq.testing import LAWS, gradient_laws, mixer_laws, refusals, step_laws
 from support import laws
 from support.building import (
     MAX_POSITIONS,
@@ -61,6 +61,7 @@ IN_STEPS = [
     step_laws.hypotheses_that_move_keep_their_past,
     step_laws.positions_of_its_own_serve_both_ways,
     mixer_laws.the_future_changes_nothing,
+    mixer_laws.hypotheses_drop_weights_of_their_own,
 ]
 
 
@@ -100,11 +101,6 @@ def test_law_of_steps(case, law):
     law(build(case))
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.place == "cross"], ids=str)
-def test_hypotheses_drop_weights_of_their_own(case):
-    mixer_laws.hypotheses_drop_weights_of_their_own(build(case))
-
-
 # K, β or the like beyond the longest sentence: every offset has a row of its own, and some rows are never read.
 BEYOND = [
     (case, option.name)
@@ -114,18 +110,13 @@ BEYOND = [
 ]
 
 
-@pytest.mark.parametrize(
-    "law", [laws.padding_on_either_side_changes_nothing, laws.steps_equal_the_full_pass], ids=named
-)
 @pytest.mark.parametrize(("case", "option"), BEYOND, ids=str)
-def test_law_with_more_offsets_than_positions(case, option, law):
-    law(build_case(dataclasses.replace(case, options=(*case.options, (option, MAX_POSITIONS + 7)))))
-
-
-@pytest.mark.parametrize(("case", "option"), [(c, o) for c, o in BEYOND if get_mixer(c.mixer).static], ids=str)
-def test_energies_of_more_offsets_than_positions_can_be_stored(case, option):
+def test_laws_with_more_offsets_than_positions(case, option):
     case = dataclasses.replace(case, options=(*case.options, (option, MAX_POSITIONS + 7)))
-    laws.storing_energies_changes_nothing(build_case(case), build_case(case))
+    laws.padding_on_either_side_changes_nothing(build_case(case))
+    laws.steps_equal_the_full_pass(build_case(case))
+    if get_mixer(case.mixer).static:
+        laws.storing_energies_changes_nothing(build_case(case), build_case(case))
 
 
 def test_models_retain_the_dropout_of_all_their_mixers():
@@ -274,9 +265,7 @@ def _rounded(x):
 def test_law_fails(monkeypatch, mixer, place, breakage, law):
     """A law that nothing breaks proves nothing."""
     as_for_long_sentences(monkeypatch)
-    law = next(
-        getattr(module, law) for module in (mixer_laws, step_laws, gradient_laws, refusals) if hasattr(module, law)
-    )
+    law = next(each for each in LAWS if each.__name__ == law)
     law(build_mixer(mixer, place))
     getattr(Breakage, breakage)(monkeypatch)
     with pytest.raises((AssertionError, UsageError, RuntimeError)):

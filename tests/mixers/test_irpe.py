@@ -3,8 +3,9 @@ import torch
 
 from posnet_fairseq.mixers.bases.mixer_settings import PLACES
 from posnet_fairseq.ops.offsets import piecewise_index
+from posnet_fairseq.registry import get_mixer
 from support import reference
-from support.building import build_mixer
+from support.building import build_mixer, settings
 from support.formulas import piecewise
 
 every_place = pytest.mark.parametrize("place", PLACES)
@@ -57,26 +58,13 @@ def test_equals_formula(place, options):
     reference.assert_equal_to_reference(mixer, naive_irpe, (1, 2, 13))
 
 
-@every_place
-def test_equals_formula_on_long_sentences(place):
-    reference.assert_equal_to_reference(build_mixer("irpe", place, irpe_beta=4), naive_irpe)
-
-
 @pytest.mark.parametrize("beta", [1, 2, 3, 8, 16, 25])
 def test_piecewise_index(beta):
     offsets = torch.arange(-300, 301)
     assert piecewise_index(offsets, beta).tolist() == [piecewise(x, beta) + beta for x in range(-300, 301)]
 
 
-def test_halves_are_rounded_to_the_even_number():
-    """β = 3: α = 1.5, γ = 12, and distance 6 = 4α falls on 1.5 + ln 4 / ln 8 · 1.5 = 2.5."""
-    assert piecewise_index(torch.tensor([6, -6]), 3).tolist() == [2 + 3, -2 + 3]
-
-
 def test_tables_start_at_zero():
-    from posnet_fairseq.registry import get_mixer
-    from support.building import settings
-
     cls = get_mixer("irpe")
     for options in ({"irpe_on": "qkv"}, {"irpe_mode": "bias"}):
         mixer = cls(settings("irpe", "encoder", options=cls.Config(**options)))

@@ -1,5 +1,4 @@
 import pytest
-import torch
 
 from support import reference
 from support.building import build_mixer
@@ -22,13 +21,3 @@ def naive_transformer_xl(mixer, x, y):
 @pytest.mark.parametrize("place", ["encoder", "decoder"])
 def test_equals_formula(place):
     reference.assert_equal_to_reference(build_mixer("transformer_xl", place), naive_transformer_xl)
-
-
-def test_projecting_relative_positions_with_a_bias_would_change_nothing():
-    """It adds the same to all energies of a query: why there is none."""
-    mixer = build_mixer("transformer_xl")
-    assert mixer.relative_proj.bias is None
-    x = torch.randn(2, 7, 8, dtype=torch.float64)
-    without = mixer(x, x)
-    mixer.relative_proj.bias = torch.nn.Parameter(torch.randn(8, dtype=torch.float64))
-    torch.testing.assert_close(mixer(x, x), without)

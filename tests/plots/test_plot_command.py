@@ -3,15 +3,18 @@
 import base64
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from posnet_eval.report.publish import as_json
 from posnet_fairseq.cli.plot import main
 from posnet_fairseq.plots import curves, matrices, of_model, score_pictures, style
 from posnet_fairseq.plots.inspection import Mixing
+from support import made_up
 from support.building import build_language_model
 from support.checkpoints import checkpoint, language_model_checkpoint
 from support.commands import fails
@@ -99,7 +102,6 @@ def test_gates_of_a_sentence(capsys, tmp_path):
     torch.testing.assert_close(alpha * beta, both, atol=1e-4, rtol=0)
 
 
-@pytest.mark.quick_cases(1)
 def test_language_models(capsys, tmp_path):
     for name in ("model", "static"):
         (tmp_path / name).mkdir()
@@ -126,16 +128,15 @@ def test_what_has_no_weights_is_left_out(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("mixer", "arguments", "sentence"),
+    ("arguments", "sentence"),
     [
-        ("shaw", ["weights"], "no weights that are independent of tokens. Give a sentence of the source language"),
-        ("shaw", ["weights", "--sentence", "  "], "--sentence has 1 tokens (its end symbol counted). Give one of the"),
-        ("shaw", ["gates", "--sentence", "w3"], "no mixer of this model (shaw, attention) has weights and a gate"),
-        ("shaw", ["weights", "--sentence", "w3 " * 30], "with words in it and 24 tokens at most"),
+        (["weights"], "no weights that are independent of tokens. Give a sentence of the source language"),
+        (["weights", "--sentence", "  "], "--sentence has 1 tokens (its end symbol counted). Give one of the"),
+        (["gates", "--sentence", "w3"], "no mixer of this model (shaw, attention) has weights and a gate"),
     ],
 )
-def test_one_clear_sentence(capsys, tmp_path, mixer, arguments, sentence):
-    model = checkpoint(tmp_path / "model" / "model.pt", mixer, **SMALL)
+def test_one_clear_sentence(capsys, tmp_path, arguments, sentence):
+    model = checkpoint(tmp_path / "model" / "model.pt", "shaw", **SMALL)
     what, *more = arguments
     more += ["--pretokenized", "--out", tmp_path / "figures"]
     assert sentence in fails(capsys, main, what, model, *more)
@@ -175,32 +176,24 @@ def test_curves_of_runs_that_resumed_or_have_not_begun(tmp_path):
         assert len(image.convert("RGB").getcolors(10**6)) > 50
 
 
+SYSTEMS = ("aposnet", "aposnet_ungated", "shaw", "shaw_gated", "lightconv")
+
+
 def report(tmp_path, columns):
-    systems = {"aposnet": 20.0, "aposnet_ungated": 18.0, "shaw": 24.0, "shaw_gated": 25.0, "lightconv": 22.0}
-
-    def score(value):
-        return {"value": value, "low": value - 1, "high": value + 1.5}
-
-    test_set = {
-        "name": "test",
-        "metrics": [{"name": "bleu", "label": "BLEU"}, {"name": "chrf", "label": "chrF"}],
-        "scores": {name: {"bleu": score(value), "chrf": score(2 * value)} for name, value in systems.items()},
-    }
-    whole = {"systems": list(systems), "labels": {name: name for name in systems}, "columns": columns}
-    path = tmp_path / "report.json"
-    path.write_text(json.dumps(whole | {"test_sets": [test_set]}))
-    return path, systems
+    """The report of posnet-score on systems with invented outputs."""
+    test_set = made_up.made_up_test_set("test", SYSTEMS, segments=20, runs=1, metrics=made_up.METRICS[:2])
+    comparison = made_up.compared(SYSTEMS, [test_set])
+    (tmp_path / "report.json").write_text(as_json(replace(comparison, columns=columns)))
+    return tmp_path / "report.json"
 
 
 def test_compare(capsys, tmp_path):
-    path, systems = report(tmp_path, {})
     columns = {
-        "params": {name: f"{3 + i / 10:.2f}M" for i, name in enumerate(systems)},
-        "decode sent./s (not comparable)": {name: 100 + i for i, name in enumerate(systems)},
-        "gate": {name: "none" if name in ("aposnet_ungated", "shaw") else "gelu" for name in systems},
+        "params": {name: f"{3 + i / 10:.2f}M" for i, name in enumerate(SYSTEMS)},
+        "decode sent./s (not comparable)": {name: 100 + i for i, name in enumerate(SYSTEMS)},
+        "gate": {name: "none" if name in ("aposnet_ungated", "shaw") else "gelu" for name in SYSTEMS},
     }
-    report(tmp_path, columns)
-    plot(capsys, "compare", path, "--out", tmp_path / "f")
+    plot(capsys, "compare", report(tmp_path, columns), "--out", tmp_path / "f")
     assert pictures(tmp_path / "f") == {"compare.params", "compare.decode", "compare.gates"}
     gates = (tmp_path / "f" / "compare.gates.svg").read_text()
     assert "(aPosNet)" in gates
@@ -210,7 +203,7 @@ def test_compare(capsys, tmp_path):
 
 
 def test_compare_without_pairs_of_gates(capsys, tmp_path):
-    path, _ = report(tmp_path, {"params": dict.fromkeys(("shaw", "lightconv"), "3,100,000")})
+    path = report(tmp_path, {"params": dict.fromkeys(("shaw", "lightconv"), "3,100,000")})
     assert "no mixer is in the report with and without a gate" in plot(capsys, "compare", path, "--out", tmp_path / "f")
     assert pictures(tmp_path / "f") == {"compare.params"}
 
@@ -222,7 +215,7 @@ def test_no_report(capsys, tmp_path, text):
 
 
 def test_nothing_to_draw_scores_against(capsys, tmp_path):
-    path, _ = report(tmp_path, {"remark": {"shaw": "old"}, "train memory": {"shaw": 3}})
+    path = report(tmp_path, {"remark": {"shaw": "old"}, "train memory": {"shaw": 3}})
     said = fails(capsys, main, "compare", path, "--out", tmp_path / "f")
     assert "has no columns of parameters or speed to draw scores against" in said
     assert not (tmp_path / "f").exists()

@@ -11,6 +11,7 @@ import torch
 from posnet_fairseq.runs import before_training
 from posnet_fairseq.shared.errors import UsageError
 from support import commands
+from support.checkpoints import assert_same_weights
 from support.commands import NARROW
 from support.corpus import prepared
 
@@ -59,10 +60,7 @@ def test_fine_tuning_begins_with_the_weights(world):
     """With a learning rate of nearly nothing, it ends with them as well."""
     averaged = model_of(world)
     finish(world, "special", "--updates", "2", "--lr", "1e-12", "--init-from", averaged, *ALREADY)
-    before, after = (torch.load(path, weights_only=True)["model"] for path in (averaged, model_of(world, "special")))
-    assert before.keys() == after.keys()
-    for name, tensor in before.items():
-        torch.testing.assert_close(after[name], tensor, atol=1e-6, rtol=0, msg=name)
+    assert_same_weights(averaged, model_of(world, "special"), atol=1e-6, rtol=0)
     record = json.loads(model_of(world, "special", "train.json").read_text())
     assert record["settings"]["weights at the beginning"] == hashlib.sha256(averaged.read_bytes()).hexdigest()
     # It goes on from wherever the same checkpoint lies, and not from another one.

@@ -43,7 +43,6 @@ def test_perplexities_side_by_side(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "sentence"),
     [
-        ("eval.log", "", "train.log or eval.log lacks figures"),
         ("eval.log", f"1 samples have invalid sizes and will be skipped\n{EVALUATION}", "has left out blocks"),
         ("train.log", "".join(LOG.splitlines(True)[1:]), "train.log or eval.log lacks figures"),
         ("train.log", LOG.replace("| valid |", "x"), "train.log lacks validation perplexities: it may have been cut"),

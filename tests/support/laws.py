@@ -11,13 +11,6 @@ from support.building import MAX_POSITIONS, pad, replaced, sentences
 TOLERANCE = {"rtol": 0, "atol": 1e-5}
 
 
-def encode(model, source):
-    """Output of the encoder for the real tokens of each sentence."""
-    out = model.encoder(source)
-    states, padding = out["encoder_out"][0].transpose(0, 1), out["encoder_padding_mask"][0]
-    return [state[~mask] for state, mask in zip(states, padding, strict=True)]
-
-
 def decode(model, source, target):
     return model(source, None, target)[0]
 
@@ -85,19 +78,6 @@ def steps_equal_the_full_pass(model, beam=3):
         prefix = torch.cat([prefix[order], new], dim=1)
 
 
-def hypotheses_may_become_more_after_the_first_step(model):
-    encoder_out, state = model.encoder(pad(sentences(6, 4), left=True)), {}
-    prefix = torch.full((2, 1), 2)
-    model.decoder(prefix, encoder_out=encoder_out, incremental_state=state)
-    order = torch.tensor([0, 0, 0, 1, 1, 1])
-    model.decoder.reorder_incremental_state_scripting(state, order)
-    encoder_out = model.encoder.reorder_encoder_out(encoder_out, order)
-    prefix = torch.cat([prefix[order], torch.randint(4, 40, (6, 1))], dim=1)
-    scores, _ = model.decoder(prefix, encoder_out=encoder_out, incremental_state=state)
-    full, _ = model.decoder(prefix, encoder_out=encoder_out)
-    torch.testing.assert_close(scores[:, -1], full[:, -1], **TOLERANCE)
-
-
 def saving_and_loading_change_nothing(model, twin):
     """`twin`: a model of the same options with other weights."""
     source, target = pad(sentences(5, 7)), pad(sentences(6, 4))
@@ -156,21 +136,6 @@ def every_length_works(model):
         scores = decode(model, pad(sentences(length)), pad(sentences(length)))
         assert scores.shape[1] == length
         assert torch.isfinite(scores).all()
-
-
-def compiling_changes_nothing(model):
-    """torch.compile traces forward and backward; "aot_eager" runs the traces as they are."""
-    source, target = pad(sentences(5, 8), left=True), pad(sentences(6, 9))
-    torch._dynamo.reset()
-    losses, gradients = [], []
-    for run in (model, torch.compile(model, backend="aot_eager")):
-        model.zero_grad()
-        loss = run(source, None, target)[0].logsumexp(-1).mean()
-        loss.backward()
-        losses.append(loss.detach())
-        gradients.append([None if p.grad is None else p.grad.clone() for p in model.parameters()])
-    torch.testing.assert_close(*losses, **TOLERANCE)
-    torch.testing.assert_close(*gradients, **TOLERANCE)
 
 
 def every_parameter_learns(model):

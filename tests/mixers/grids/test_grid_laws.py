@@ -129,7 +129,7 @@ def test_an_image_at_a_time_changes_nothing(monkeypatch, name, grid, extra_token
     torch.testing.assert_close(*results)
 
 
-@pytest.mark.thorough  # seconds each; quick: one mixer compiled by itself, in test_build_mixer
+@pytest.mark.thorough  # seconds each; quick: one mixer compiled by itself, in test_banded
 @every_mixer
 def test_compiling_changes_nothing(name):
     mixer = grids.build_mixer(name)
