@@ -10,7 +10,7 @@ from posnet_fairseq.ops import band, chunks
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
 from support import laws
-from support.building import MAX_POSITIONS, build_case, mixer_cases, pad, sentences
+from support.building import MAX_POSITIONS, build_case, mixer_cases, pad, sentences, usual_gate
 
 every_case = pytest.mark.parametrize("case", list(mixer_cases()), ids=str)
 
@@ -55,6 +55,21 @@ LINEAR = [case for case in mixer_cases() if issubclass(get_mixer(case.mixer), Ba
 def test_law_in_the_form_for_long_sentences(monkeypatch, case, law):
     monkeypatch.setattr(band, "FEWEST_BLOCKS", 0)
     law(build_case(case))
+
+
+def compiled_cases():
+    """Every place and option with one gate; tracing takes seconds, so one of each mixer, the others are slow tests."""
+    seen = set()
+    for case in mixer_cases():
+        if case.gate == usual_gate(case) or case.options:
+            yield pytest.param(case, marks=[pytest.mark.slow] * (case.mixer in seen), id=str(case))
+            seen.add(case.mixer)
+
+
+@pytest.mark.parametrize("case", compiled_cases())
+@pytest.mark.thorough  # a minute; quick: one mixer compiled by itself, in test_banded
+def test_compiling_changes_nothing(case):
+    laws.compiling_changes_nothing(build_case(case, encoder_layers=1, decoder_layers=1))
 
 
 @every_case

@@ -102,6 +102,16 @@ def _with_a_length_ratio_of_one_in_steps(monkeypatch):
     monkeypatch.setattr(context.MixingContext, "offsets", forgetful)
 
 
+def _compiled_to_something_else(monkeypatch):
+    compiled = torch.compile
+
+    def wrong(model, **options):
+        traced = compiled(model, **options)
+        return lambda *arguments: (1.1 * traced(*arguments)[0],)
+
+    monkeypatch.setattr(torch, "compile", wrong)
+
+
 def _storing_another_table(monkeypatch):
     where = stored_energies._where
 
@@ -132,6 +142,7 @@ def _saving_and_loading(model):
         ("decoder", _without_reorder, laws.steps_equal_the_full_pass),
         ("decoder", _off_by_one_step, laws.steps_equal_the_full_pass),
         ("decoder", _forgetting_what_is_far, laws.steps_equal_the_full_pass),
+        ("encoder", _compiled_to_something_else, laws.compiling_changes_nothing),
         ("encoder", _dividing_by_nothing, lambda model: laws.half_precision_stays_finite(model, torch.float16)),
         ("encoder", _dividing_by_nothing, lambda model: laws.autocast_stays_finite(model, torch.float16)),
         ("encoder", _with_constant_weights, laws.every_parameter_learns),

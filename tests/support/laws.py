@@ -138,6 +138,21 @@ def every_length_works(model):
         assert torch.isfinite(scores).all()
 
 
+def compiling_changes_nothing(model):
+    """torch.compile traces forward and backward; "aot_eager" runs the traces as they are."""
+    source, target = pad(sentences(5, 8), left=True), pad(sentences(6, 9))
+    torch._dynamo.reset()
+    losses, gradients = [], []
+    for run in (model, torch.compile(model, backend="aot_eager")):
+        model.zero_grad()
+        loss = run(source, None, target)[0].logsumexp(-1).mean()
+        loss.backward()
+        losses.append(loss.detach())
+        gradients.append([None if p.grad is None else p.grad.clone() for p in model.parameters()])
+    torch.testing.assert_close(*losses, **TOLERANCE)
+    torch.testing.assert_close(*gradients, **TOLERANCE)
+
+
 def every_parameter_learns(model):
     model.train()
     decode(model, pad(sentences(5, 8)), pad(sentences(6, 9))).logsumexp(-1).pow(2).mean().backward()
