@@ -1,5 +1,6 @@
 import errno
 import os
+import stat
 
 import pytest
 import torch
@@ -84,3 +85,39 @@ def test_too_little_memory_is_said(make):
     with pytest.raises((RuntimeError, MemoryError)) as error:
         make()
     assert explain(error.value) == "there is not enough memory for this. Give smaller sizes, lengths or batches."
+
+
+def test_permissions_of_an_old_file_stay(tmp_path):
+    for mode in (0o600, 0o640, 0o777):
+        (tmp_path / "old").write_text("old")
+        (tmp_path / "old").chmod(mode)
+        write_lines(tmp_path / "old", ["new"])
+        assert stat.S_IMODE((tmp_path / "old").stat().st_mode) == mode
+    mask = os.umask(0o027)
+    try:
+        write_lines(tmp_path / "new", ["new"])
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
+
+
+def test_another_name_of_an_old_file_keeps_it(tmp_path):
+    (tmp_path / "old").write_text("old\n")
+    os.link(tmp_path / "old", tmp_path / "other")
+    write_lines(tmp_path / "old", ["new"])
+    assert (tmp_path / "other").read_text() == "old\n"
+
+
+def test_write_protected(tmp_path):
+    (tmp_path / "old").write_text("old")
+    (tmp_path / "old").chmod(0o444)
+    with pytest.raises(UsageError, match="old is write-protected"):
+        files.check_place(tmp_path / "old", "--out")
+
+
+def test_the_file_of_another_user_is_replaced_where_the_folder_allows_it(tmp_path, monkeypatch):
+    (tmp_path / "old").write_text("old\n")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may do everything
+    files.check_place(tmp_path / "old", "--out")
+    write_lines(tmp_path / "old", ["new"])
+    assert (tmp_path / "old").read_text() == "new\n"

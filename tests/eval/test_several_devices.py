@@ -54,10 +54,10 @@ def watch(monkeypatch, metric, act):
         monkeypatch.setattr(network, METHODS[metric.name], watched)
 
 
-def same(some, others):
-    return [positions for positions, _ in some] == [positions for positions, _ in others] and all(
-        np.array_equal(rows, other) for (_, rows), (_, other) in zip(some, others, strict=True)
-    )
+def assert_same(some, others):
+    for (positions, rows), (other_positions, other_rows) in zip(some, others, strict=True):
+        assert positions == other_positions
+        np.testing.assert_array_equal(rows, other_rows)
 
 
 def test_the_scores_of_one_device_from_both_at_the_same_time(metric, monkeypatch):
@@ -73,9 +73,9 @@ def test_the_scores_of_one_device_from_both_at_the_same_time(metric, monkeypatch
             meeting.wait(timeout=60)  # broken if one were to wait for the other
 
     watch(monkeypatch, metric, act)
-    assert same(list(metric.statistics(SEGMENTS)), expected)
+    assert_same(list(metric.statistics(SEGMENTS)), expected)
     assert min(batches) > 1
-    assert same(list(metric.statistics(SEGMENTS)), expected)  # the networks are there for more
+    assert_same(list(metric.statistics(SEGMENTS)), expected)  # the networks are there for more
 
 
 def test_an_error_on_one_device_is_raised_after_what_came_before_it(metric, monkeypatch):
@@ -92,7 +92,7 @@ def test_an_error_on_one_device_is_raised_after_what_came_before_it(metric, monk
         found.extend(metric.statistics(SEGMENTS))
     assert str(error.value) == "out of memory"
     assert 0 < len(found) < len(expected)
-    assert same(found, expected[: len(found)])
+    assert_same(found, expected[: len(found)])
     assert threading.active_count() == threads
 
 

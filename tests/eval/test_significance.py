@@ -19,7 +19,7 @@ THEIRS = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
 
 
 def outputs(difference, size, seed=1):
-    """Outputs of which the second is made worse by so many words in a hundred, a third one, and their reference."""
+    """Outputs of three systems, of which b has `difference` percent more wrong words than a, and their reference."""
     generator = random.Random(seed)
     reference = [" ".join(f"w{generator.randrange(50)}" for _ in range(8)) for _ in range(size)]
     broken = [

@@ -1,9 +1,8 @@
-"""Outputs on disks that are full, read-only or taken away, and what a new file takes over from the old one."""
+"""Outputs of all commands on disks that are full, read-only or taken away."""
 
 import contextlib
 import os
 import shutil
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -116,39 +115,3 @@ def test_a_read_only_disk(folder, monkeypatch, capfd):
         for command in (f"{AVERAGE} disk/x", f"{PRECOMPUTE} disk/x", *outputs):
             assert run(command, "", monkeypatch) == 2, command
             assert "Read-only file system" in capfd.readouterr().err, command
-
-
-def test_permissions_of_an_old_file_stay(tmp_path):
-    for mode in (0o600, 0o640, 0o777):
-        (tmp_path / "old").write_text("old")
-        (tmp_path / "old").chmod(mode)
-        files.write_lines(tmp_path / "old", ["new"])
-        assert stat.S_IMODE((tmp_path / "old").stat().st_mode) == mode
-    mask = os.umask(0o027)
-    try:
-        files.write_lines(tmp_path / "new", ["new"])
-    finally:
-        os.umask(mask)
-    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
-
-
-def test_another_name_of_an_old_file_keeps_it(tmp_path):
-    (tmp_path / "old").write_text("old\n")
-    os.link(tmp_path / "old", tmp_path / "other")
-    files.write_lines(tmp_path / "old", ["new"])
-    assert (tmp_path / "other").read_text() == "old\n"
-
-
-def test_write_protected(tmp_path):
-    (tmp_path / "old").write_text("old")
-    (tmp_path / "old").chmod(0o444)
-    with pytest.raises(UsageError, match="old is write-protected"):
-        files.check_place(tmp_path / "old", "--out")
-
-
-def test_the_file_of_another_user_is_replaced_where_the_folder_allows_it(tmp_path, monkeypatch):
-    (tmp_path / "old").write_text("old\n")
-    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may do everything
-    files.check_place(tmp_path / "old", "--out")
-    files.write_lines(tmp_path / "old", ["new"])
-    assert (tmp_path / "old").read_text() == "new\n"

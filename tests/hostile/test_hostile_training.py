@@ -1,11 +1,9 @@
-"""fairseq-train with invalid options, trainings that fail, and posnet-average of what does not belong together."""
+"""fairseq-train with the plugin, with invalid options, and trainings that fail."""
 
 import shutil
 
-import torch
-
-from support.damaged import changed, put
-from support.hostile import Row, play, table, then, write
+from support.damaged import put
+from support.hostile import Row, play, table, then
 
 MADE = ("trained", "trained/*")
 
@@ -62,67 +60,7 @@ ROWS = [
     trains("--adam-betas '[0.9, 0.98]' --amp"),
 ]
 
-TWO = "posnet-average run --num 2 --out out.pt"
-FIRST, SECOND, THIRD = (f"run/checkpoint_{name}.pt" for name in ("1_5", "2_10", "3_15"))
-BEST = "run/checkpoint_best.pt"
-NAME = "encoder.positions.norm.bias"
 
-
-def averaged(name, says, before):
-    """A row of which the average is written."""
-    return Row(name, TWO, f"(?s){says}", 0, before, ("out.pt",))
-
-
-def rejects(name, says, before):
-    return Row(name, TWO, says, before=before)
-
-
-def filled(name, number, dtype=torch.float32):
-    def change(state):
-        state["model"][NAME] = torch.full_like(state["model"][NAME], number, dtype=dtype)
-
-    return changed(change, name, name)
-
-
-AVERAGES = [
-    Row("a folder without checkpoints", "posnet-average text --num 2 --out out.pt", "text holds no numbered"),
-    averaged("the best is damaged", r"\A(?!.*posnet-average:).*averaged into out.pt", write(BEST, b"PK")),
-    # Several runs in one folder.
-    rejects(
-        "another direction",
-        "checkpoint_3_15.pt was trained with the source language yy and .*checkpoint_2_10.pt with xx",
-        then(put("cfg", "task", "source_lang", "yy"), put("cfg", "task", "target_lang", "xx")),
-    ),
-    averaged(
-        "another seed",
-        "averaged into out.pt.*2_10.pt was trained with --seed 1 and .*3_15.pt was trained with --seed 2: average",
-        put("cfg", "common", "seed", 2),
-    ),
-    rejects("another option", "differ in the option dropout", put("cfg", "model", "dropout", 0.5)),
-    rejects(
-        "another metric",
-        "checkpoint_1_5.pt was validated by ppl and .*checkpoint_3_15.pt by bleu",
-        put("cfg", "checkpoint", "best_checkpoint_metric", "bleu"),
-    ),
-    rejects(
-        "as many updates of another run",
-        r"checkpoint_2_10.pt and .*checkpoint_4_10.pt both have 10 updates and different weights",
-        changed(lambda state: state["optimizer_history"][-1].update(num_updates=10), THIRD, "run/checkpoint_4_10.pt"),
-    ),
-    # Weights.
-    rejects("no numbers", f"checkpoint_3_15.pt: the weight {NAME} is infinite or NaN", filled(THIRD, torch.nan)),
-    rejects(
-        "too large a sum",
-        f"the mean of .*: the weight {NAME} is infinite",
-        then(*(filled(name, 1.7e308, torch.float64) for name in (FIRST, SECOND, THIRD))),
-    ),
-    # Damaged and invented files.
-    rejects("a folder of that name", "is a directory", lambda folder: (folder / "run/checkpoint7.pt").mkdir()),
-    rejects("no state", "does not say its intervals and its validation", put("extra_state", None)),
-    rejects("a link to nowhere", "there is no such checkpoint", lambda f: (f / "run/checkpoint7.pt").symlink_to("no")),
-]
-
-
-@table(ROWS + AVERAGES)
+@table(ROWS)
 def test_row(row, folder, monkeypatch, capfd):
     play(row, folder, monkeypatch, capfd)
