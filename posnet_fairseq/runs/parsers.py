@@ -74,6 +74,9 @@ def one_of(*names: str) -> Parse:
     return parse
 
 
+precision = one_of("bf16", "fp16", "fp32")
+
+
 def folder(text: str) -> Path:
     """Return the path of a folder, there or not."""
     return Path(os.path.abspath(text))

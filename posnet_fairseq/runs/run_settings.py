@@ -67,8 +67,7 @@ class TrainingSettings(Settings):
     master_addr: str | None = setting("host name of the first machine", metavar="HOST")
     master_port: int = setting("port of the first machine", 29500, parsers.integer(1, 65535), metavar="PORT")
     precision: str | None = setting(
-        "bf16, fp16 (GPUs only) or fp32 (default: bf16 on GPUs that have it, else fp32)",
-        parse=parsers.one_of("bf16", "fp16", "fp32"),
+        "bf16, fp16 (GPUs only) or fp32 (default: bf16 on GPUs that have it, else fp32)", parse=parsers.precision
     )
     tensorboard: bool = setting("write curves for TensorBoard into the run's folder", False, parsers.switch)
     dry_run: bool = setting("print the commands instead of running them", False, parsers.switch)

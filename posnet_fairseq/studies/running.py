@@ -51,6 +51,8 @@ class StudySettings(Settings):
         metavar="SEEDS",
     )
     jobs: int = setting("number of runs side by side, on equal shares of the machine", 1, parsers.whole_number)
+    cpus: int | None = setting("CPU processes of a training, instead of GPUs", parse=parsers.whole_number)
+    precision: str = setting("of training: bf16, fp16 (GPUs only) or fp32", "fp32", parsers.precision)
     data: Path | None = setting("folder of the dataset (default: data/DATASET)", parse=parsers.folder)
     runs: Path | None = setting("folder of runs (default: runs/STUDY)", parse=parsers.folder)
     results: Path | None = setting("folder of results (default: results/STUDY)", parse=parsers.folder)
@@ -118,7 +120,7 @@ def write_result(study: Study, run_settings: RunSettings, settings: StudySetting
         "settings": protocol_of(study, run_settings),
         "data": {"key": run.data.key, "source": run.data.source, "target": run.data.target},
         "search": {"beam": beam, "validation_bleu": tried},
-        "training": training_of(run_settings.run) | {"cost": cost_of(run, baseline)},
+        "training": training_of(run_settings.run) | {"precision": settings.precision, "cost": cost_of(run, baseline)},
         "model": model_of(run_settings),
         "test_sets": translated(searching, metrics),
     }
@@ -146,8 +148,8 @@ def run_of(study: Study, system: str, seed: int, settings: StudySettings) -> Run
     its, runs = study.systems[system], settings.runs or Path.cwd() / "runs" / study.name
     texts = {"mixer": its.mixer, "name": system, "options": its.options, "seed": str(seed)}
     places = {"runs": str(runs), "data": str(settings.data or ""), "dry_run": str(int(settings.dry_run))}
-    usual = {"precision": "fp32"} | study.settings  # on GPUs, too, unless the study says otherwise
-    return dataclasses.replace(RunSettings.parsed(usual | texts | places), stages=STAGES)
+    device = {"cpus": str(settings.cpus or ""), "precision": settings.precision}
+    return dataclasses.replace(RunSettings.parsed(study.settings | texts | places | device), stages=STAGES)
 
 
 def _refuse_other_data(study: Study, run_settings: RunSettings, settings: StudySettings) -> None:

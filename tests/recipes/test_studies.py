@@ -201,7 +201,8 @@ def test_a_run_leaves_its_result(tmp_path):
     (tmp_path / "protocols").mkdir()
     (tmp_path / "protocols/small.yaml").write_text(PROTOCOL)
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "protocols"), "study", "small", "--only", "rposnet"]
-    command += ["--seed", "1", *(f"--{name}={tmp_path / name}" for name in ("data", "runs", "results"))]
+    options = {"seed": 1, "precision": "bf16"} | {name: tmp_path / name for name in ("data", "runs", "results")}
+    command += [f"--{name}={value}" for name, value in options.items()]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -209,6 +210,7 @@ def test_a_run_leaves_its_result(tmp_path):
     found = json.loads(path.read_text())
     assert found["training"]["validation"]["updates"] == [2, 3, 4, 6, 8]  # 3: the end of an epoch
     assert found["training"]["best_perplexity"] == min(found["training"]["validation"]["perplexity"])
+    assert found["training"]["precision"] == "bf16"
     assert found["training"]["cpu_seconds_per_update"] > 0
     assert found["training"]["cost"].keys() == {"relative", "other_seconds", "updates"}
     assert min(found["training"]["cost"].values()) > 0
@@ -218,6 +220,7 @@ def test_a_run_leaves_its_result(tmp_path):
     assert found["model"]["folder_bytes"] > 4 * found["model"]["parameters"]
     run = tmp_path / "runs/data/rposnet_tiny_s1"
     assert not list(run.glob("tmp*"))
+    assert "--bf16" in json.loads((run / "train.json").read_text())["attempts"][-1]["command"]
     references = (tmp_path / "data/test.yy").read_text().splitlines()
     for precision in ("float32", "int8"):
         lines = (run / f"test.{precision}.yy").read_text().splitlines()
