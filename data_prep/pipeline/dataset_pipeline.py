@@ -28,6 +28,7 @@ from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.shared.stages import PROGRESS, FolderStage
 from posnet_fairseq.text.card import DatasetCard
+from posnet_fairseq.text.dictionary import dictionary_file
 from posnet_fairseq.text.languages import code_of
 from posnet_fairseq.text.subwords import Merges, SentencePieces, Subwords
 from posnet_fairseq.text.tokenizers import Tokenizer
@@ -59,7 +60,7 @@ class Vocabulary:
         files = card.bpe_codes or card.sentencepiece_model or ""
         names = files if isinstance(files, dict) else dict.fromkeys(languages, files)
         merges = [folder / name for name in dict.fromkeys(names.values())]
-        dictionaries = [folder / f"dict.{language}.txt" for language in languages]
+        dictionaries = [folder / dictionary_file(language) for language in languages]
         missing = [path.name for path in (*merges, *dictionaries) if not path.is_file()]
         problem = f"lacks {missing[0]}" if missing else ""
         if card.source_lang and (card.source_lang, card.target_lang) != tuple(languages):

@@ -20,13 +20,13 @@ from posnet_fairseq.bench.models_speed import BASELINE, beam_search, build_model
 from posnet_fairseq.bench.printed_tables import mebibytes, table
 from posnet_fairseq.bench.timing import default_device, device_clock, interleaved, median_ratio, peak_resident
 from posnet_fairseq.inference import ctranslate2_export
-from posnet_fairseq.inference.checkpoints import about, refuse_other_kind
+from posnet_fairseq.inference.checkpoints import refuse_other_kind
 from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.model_loading import build_model
 from posnet_fairseq.inference.precision import prepare_for_inference
 from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.registry import get_mixer
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, about
 from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.schema import check_range
 from posnet_fairseq.text import synthetic

@@ -57,7 +57,8 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="divide mixed values by the sums of weights as the crossbars read them (default: by the exact sums)",
     )
-    parser.add_argument("--programmings", type=int, help="(default: 10, or 1 with --noise none)")
+    what = "number of times that everything is programmed anew (default: 10, or 1 with --noise none)"
+    parser.add_argument("--programmings", type=int, help=what)
     parser.add_argument("--seed", type=int, default=1, help="of everything random (default: 1)")
     parser.add_argument("--beam", type=int, help="hypotheses of the search (default: the model's own)")
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")

@@ -15,15 +15,21 @@ from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
 from posnet_eval.metrics.model_files import Missing
 from posnet_fairseq import __version__
-from posnet_fairseq.shared.common_options import parsed_by
+from posnet_fairseq.shared.common_options import FAIRSEQS, parsed_by
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_stdout
 from posnet_fairseq.shared.records import installed_versions
 
 PACKAGES = (
-    "posnet", "ve-fairseq", "fairseq-fixed", "fairseq", "torch", "numpy", "safetensors", "omegaconf", "hydra-core",
+    "posnet", *FAIRSEQS, "torch", "numpy", "safetensors", "omegaconf", "hydra-core",
     "triton", "sentencepiece", "sacrebleu", "subword-nmt", "sacremoses", "jieba", "unbabel-comet", "bleurt-pytorch",
 )  # fmt: skip
+_HAS_WHEEL = platform.machine() == "x86_64" and sys.version_info < (3, 13)  # as setup.py says
+FAIRSEQ = (
+    "pip install ve-fairseq==0.12.3"
+    if _HAS_WHEEL
+    else "READTHEDOCS=1 pip install --no-build-isolation fairseq-fixed==0.12.3.1"
+)
 USER_DIR = Path(__file__).parents[1]
 
 
@@ -44,7 +50,7 @@ def examine() -> Iterator[Finding]:
     good = (3, 11) <= sys.version_info[:2] <= (3, 14) and sys.platform.startswith("linux")
     yield Finding("Python", good, f"{version} on {platform.system()}", "use Python 3.11 to 3.14 on Linux")
     for what, examined, fix in (
-        ("fairseq", _fairseq, "pip install ve-fairseq==0.12.3"),
+        ("fairseq", _fairseq, FAIRSEQ),
         ("posnet", _posnet, "pip install -e . in the posnet folder"),
         ("safe loading", _safe_loading, "pip install torch==2.13.0"),
         ("GPU", _gpu, ""),
@@ -61,8 +67,7 @@ def examine() -> Iterator[Finding]:
 
 def _fairseq() -> Finding:
     if importlib.util.find_spec("fairseq") is None:
-        fix = "READTHEDOCS=1 pip install --no-build-isolation fairseq-fixed==0.12.3.1"
-        return Finding("fairseq", False, "not installed: posnet does everything but train", fix, needed=False)
+        return Finding("fairseq", False, "not installed: posnet does everything but train", FAIRSEQ, needed=False)
     from posnet_fairseq.fairseq_plugin.slow_imports import import_fairseq
 
     return Finding("fairseq", True, f"imports, from {Path(str(import_fairseq().__file__)).parent}")
@@ -71,7 +76,7 @@ def _fairseq() -> Finding:
 def _posnet() -> Finding:
     from posnet_fairseq.transformer.architectures import archs
 
-    # Beside itself fairseq looks for what is not in the working directory.
+    # fairseq looks for a relative --user-dir beside its own package if the working directory lacks it.
     fairseq = importlib.util.find_spec("fairseq")
     beside = Path(str(fairseq.origin)).parents[1] / USER_DIR.name if fairseq else USER_DIR
     user_dir = USER_DIR.name if fairseq and beside.exists() and beside.samefile(USER_DIR) else USER_DIR

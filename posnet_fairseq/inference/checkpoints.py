@@ -4,14 +4,13 @@ fairseq's own loader evaluates some options that it finds in a checkpoint as Pyt
 the checkpoint's tensors and the plain values of its own options, and from nothing else.
 """
 
-import contextlib
 import dataclasses
 import itertools
 import re
 import warnings
 import zipfile
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from posnet_fairseq.mixers.bases.mixer_options import choices, plain_type
 from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
 from posnet_fairseq.registry import mixer_names, option_fields
 from posnet_fairseq.shared import errors
-from posnet_fairseq.shared.errors import DamagedError, UsageError, unreadable
+from posnet_fairseq.shared.errors import DamagedError, UsageError, about, unreadable
 from posnet_fairseq.shared.failures import explain_unreadable
 from posnet_fairseq.shared.files import check_place, replacing
 from posnet_fairseq.transformer.architectures import archs, gpt_archs
@@ -157,15 +156,6 @@ def _fault(state: State) -> str | None:
         ):
             return f"the weight {name!s:.100} is no dense tensor of real numbers"
     return None
-
-
-@contextlib.contextmanager
-def about(path: str | Path) -> Iterator[None]:
-    """Put the name of a checkpoint in front of every :class:`UsageError` of a block."""
-    try:
-        yield
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from error
 
 
 def model_arch(state: object) -> str | None:

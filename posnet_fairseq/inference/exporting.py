@@ -13,14 +13,14 @@ import torch
 from posnet_fairseq import __version__
 from posnet_fairseq.inference import checkpoints, ctranslate2_export, stored_energies
 from posnet_fairseq.inference.arguments import CTRANSLATE2, SHORTLIST
-from posnet_fairseq.inference.checkpoints import State, Weights, about, is_language_model
+from posnet_fairseq.inference.checkpoints import State, Weights, is_language_model
 from posnet_fairseq.inference.model_folder import plugin_of, read_model, write_model
 from posnet_fairseq.inference.model_loading import build_model, weights_of
 from posnet_fairseq.inference.search_options import text_options
 from posnet_fairseq.inference.shortlist import make_shortlist
 from posnet_fairseq.inference.vocabularies import read_vocabulary, refuse_other_dictionaries
 from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
-from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.errors import UsageError, about, flag
 from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.files import new_folder
 from posnet_fairseq.shared.progress import console, shown

@@ -1,4 +1,4 @@
-"""A lexicon: how likely a source word is translated by a target word, learnt from sentence pairs.
+"""A lexicon: how likely a source word is translated by a target word, learned from sentence pairs.
 
 IBM model 1 (Brown et al., The Mathematics of Statistical Machine Translation, Computational Linguistics 1993).
 """
@@ -78,5 +78,5 @@ def _pairs(source: Corpus, target: Corpus, target_words: int) -> Iterator[tuple[
 
 def _normalized(sources: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return counts over their sum for each source word."""
-    sums = np.bincount(sources, counts) if len(sources) else np.zeros(1)
+    sums = np.bincount(sources, counts)
     return np.divide(counts, sums[sources], out=np.zeros_like(counts), where=counts > 0)

@@ -35,6 +35,7 @@ from posnet_fairseq.shared.files import check_file, read_small, replacing, utf8_
 from posnet_fairseq.shared.records import digest, sealed
 from posnet_fairseq.shared.schema import convert, read_json
 from posnet_fairseq.text.card import CARD, DatasetCard
+from posnet_fairseq.text.dictionary import dictionary_file
 from posnet_fairseq.transformer.architectures import archs, gpt_archs
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -158,13 +159,11 @@ def write_model(folder: Path, state: State, weights: Weights, data: Path) -> Non
     config: dict[str, Any] = {"format": FORMAT, "posnet": __version__, "architecture": checkpoints.model_arch(state)}
     if plugin := plugin_of(options):
         config["plugin"] = plugin
-    names = ["dict.txt"]
-    if not is_language_model(state):
-        languages = languages_of(state, data)
-        assert languages is not None  # dictionaries were found by them
+    languages = ("", "") if is_language_model(state) else languages_of(state, data)
+    assert languages is not None  # dictionaries were found by them
+    if any(languages):
         config |= dict(zip(("source_lang", "target_lang"), languages, strict=True))
-        names = [f"dict.{language}.txt" for language in languages]
-    for name in names:
+    for name in {*map(dictionary_file, languages)}:
         shutil.copyfile(data / name, folder / name)
     config |= {"options": options}
     if search := recorded_search(state):

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from posnet_fairseq.inference import checkpoints
-from posnet_fairseq.inference.checkpoints import State, Weights, about, is_language_model
+from posnet_fairseq.inference.checkpoints import State, Weights, is_language_model
 from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.search.search_settings import recorded_search
 from posnet_fairseq.inference.vocabularies import read_vocabulary, refuse_other_dictionaries, refuse_other_tasks
 from posnet_fairseq.inference.weights import check_weights, other_weights, refuse_other_length_ratio
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, about
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
 from posnet_fairseq.transformer import model as architecture
 from posnet_fairseq.transformer.language_model import LanguageModel
@@ -82,7 +82,7 @@ def weights_of(model: Transformer | LanguageModel, state: State) -> Weights:
     weights = whole.to(dtype).state_dict()
     if not all(weight.isfinite().all() for weight in weights.values()):
         raise UsageError(
-            f"its tables would hold infinite numbers or none in {dtype}. Translate with it as it is, or take an "
+            f"its tables would hold infinity or NaN in {dtype}. Translate with it as it is, or take an "
             "earlier checkpoint."
         )
     return weights

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from posnet_fairseq._version import __version__
-from posnet_fairseq.inference.onnx_model import OnnxModel
+from posnet_fairseq.inference.onnx_model import FACTS, OnnxModel
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.stored_energies import is_precomputed, mixers_with_energies
@@ -36,7 +36,6 @@ from posnet_fairseq.text.dictionary import Dictionary
 from posnet_fairseq.transformer.causal import DecoderState
 
 OPSET = 20
-FACTS = "graphs.json"
 PLACES = ("self_attn", "cross_attn")
 # Tokens of the sentences that graphs are traced with.
 EXAMPLE = 5

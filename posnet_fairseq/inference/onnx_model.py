@@ -14,6 +14,7 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_file, read_small
 from posnet_fairseq.shared.records import digest, sealed
 
+FACTS = "graphs.json"
 _AGAIN = "Copy the folder again, or export the model again."
 
 
@@ -27,7 +28,7 @@ class OnnxModel(nn.Module):
     def __init__(self, folder: str | Path, int8: bool = False) -> None:
         super().__init__()
         folder, end, self.dtype = Path(folder), ".int8" if int8 else "", "int8" if int8 else "float32"
-        self.facts = _facts(folder / "graphs.json")
+        self.facts = _facts(folder / FACTS)
         self.encode, self.step = (self._graph(folder / f"{name}{end}.onnx") for name in ("encoder", "step"))
         self.first_symbol = self.facts["eos"]
         longest = self.facts["longest"]
@@ -46,7 +47,7 @@ class OnnxModel(nn.Module):
         check_file(path)
         hashes = self.facts.get("files", {})  # graphs of posnet 0.2.0 have none
         if hashes and digest(path, "sha256") != hashes.get(path.name):
-            raise UsageError(f"{path} is not the file that graphs.json was written with. {_AGAIN}")
+            raise UsageError(f"{path} is not the file that {FACTS} was written with. {_AGAIN}")
         try:
             return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime has a dozen kinds, which have no class in common

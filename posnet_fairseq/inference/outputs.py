@@ -129,12 +129,13 @@ class FinishedWindows:
         self._ends.append(self._file.tell())
 
     def _lines(self) -> Iterator[tuple[int, Any]]:
-        """Yield the whole lines, each with the place where it ends."""
-        with open(os.dup(self._file.fileno()), "rb") as file:
+        """Yield the whole lines up to a damaged one, each with the place where it ends."""
+        with open(os.dup(self._file.fileno()), "rb") as file, contextlib.suppress(ValueError):
             file.seek(0)
             for line in file:
+                value = json.loads(line)
                 if line.endswith(b"\n"):
-                    yield file.tell(), json.loads(line)
+                    yield file.tell(), value
 
 
 @contextlib.contextmanager

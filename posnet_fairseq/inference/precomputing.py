@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from posnet_fairseq.inference import checkpoints
-from posnet_fairseq.inference.checkpoints import POSITION_LIMITS, State, about, is_language_model
+from posnet_fairseq.inference.checkpoints import POSITION_LIMITS, State, is_language_model
 from posnet_fairseq.inference.model_loading import build_model, weights_of
 from posnet_fairseq.inference.stored_energies import is_precomputed, mixers_with_energies, parameter_count, precompute
 from posnet_fairseq.inference.weights import without_mixer_versions
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.errors import UsageError, about, flag
 from posnet_fairseq.text.binary_format import check
 
 
@@ -24,17 +24,17 @@ def write_precomputed(options: argparse.Namespace) -> None:
         _check_length(length, state, options.data)
     with about(path):
         model: Any = build_model(state)
-    if is_precomputed(model) or not mixers_with_energies(model):
-        if options.or_copy and not is_precomputed(model):
+    if is_precomputed(model):
+        raise UsageError(f"{path} is precomputed already. Translate with it as it is.")
+    if not mixers_with_energies(model):
+        if options.or_copy:
             state["extra_state"] = {**(state.get("extra_state") or {}), "copied": str(path)}
             checkpoints.write_checkpoint(state, out)
             print(f"{path} has nothing to precompute: {out} is a copy of it.")
             return
         mixers = sorted({str(module.name) for module in model.modules() if isinstance(module, TokenMixer)})
-        reason = f"has nothing to precompute: its mixers ({', '.join(mixers)}) make no energies from positions alone"
-        if is_precomputed(model):
-            reason = "is precomputed already"
-        raise UsageError(f"{path} {reason}. Translate with it as it is.")
+        reason = f"its mixers ({', '.join(mixers)}) make no energies from positions alone"
+        raise UsageError(f"{path} has nothing to precompute: {reason}. Translate with it as it is.")
     before = f"{path}: {parameter_count(model):,} parameters, {_size(path)}"
     if length is not None:
         model = build_model(state, max_length=length)

@@ -63,7 +63,7 @@ class SearchableModel:
         options: as given, the precision as it was chosen for ``auto``.
         vocabulary: languages and dictionaries.
         folder: directory that the dictionaries were read from.
-        recorded_search: settings of a search that the first model records, by name: the defaults of its searches.
+        recorded_search: settings of a search that the first model records, by name: the defaults of translations.
     """
 
     generates: ClassVar = False
@@ -88,7 +88,7 @@ class SearchableModel:
         """Return architecture, languages, precision and beam."""
         names = " + ".join(model.arch for model in self._models), "-".join(filter(None, self.vocabulary.languages))
         where = f"{self.options.dtype}{' by onnxruntime' * self.options.onnx} on {self.options.device}"
-        beam = self.recorded_search.get("beam", (OF_TEXTS if self.generates else SearchSettings()).beam)
+        beam = (OF_TEXTS if self.generates else SearchSettings(**self.recorded_search)).beam
         return f"{type(self).__name__}({', '.join(filter(None, (*names, where)))}, beam {beam})"
 
     def __reduce__(self) -> tuple[Any, ...]:

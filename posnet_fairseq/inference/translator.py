@@ -86,7 +86,7 @@ class Translator:
         return sources, {index: self.encode_prefix(prefixes[index], first + index) for index in sources}, notes
 
     def size(self, source: Tensor, prefix: Tensor | None) -> int:
-        """Return the tokens that a source, and what its translation begins with, count for in a batch."""
+        """Return the tokens that a source counts for in a batch, without what its translation begins with."""
         return len(source)
 
     def _fit(
@@ -191,10 +191,10 @@ def _note_on_unknown(encoded: Sequence[Tensor], unk: int, first: int, of_lines: 
 class Batches:
     """Encoded lines in batches of similar length, and their results in the order of the lines.
 
-    A batch has at most `max_tokens` source tokens, padding included. `prefixes` are plain texts that the translations
-    begin with, or for a :class:`Scorer` the translations; `first` is the number of the first line, for errors and
-    :attr:`notes`. With `on_long` ``error`` a line of more tokens than the model takes is refused, ``truncate`` cuts it,
-    and ``skip`` leaves it out.
+    A batch has at most `max_tokens` source tokens, padding included, or one longer line. `prefixes` are plain texts
+    that the translations begin with, or for a :class:`Scorer` the translations; `first` is the number of the first
+    line, for errors and :attr:`notes`. With `on_long` ``error`` a line of more tokens than the model takes is refused,
+    ``truncate`` cuts it, and ``skip`` leaves it out.
     """
 
     def __init__(
@@ -235,7 +235,10 @@ class Batches:
 
 
 def batches_by_length(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
-    """Return indices in batches of similar length, the longest first, none of more than `max_tokens` with padding."""
+    """Return indices in batches of similar length, the longest first.
+
+    None has more than `max_tokens` with padding, but for a longer line, which is a batch of its own.
+    """
     batches: list[list[int]] = []
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from posnet_fairseq.inference.checkpoints import State, is_language_model, vocabulary_sizes
 from posnet_fairseq.shared.errors import UsageError, option
-from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
+from posnet_fairseq.text.dictionary import Dictionary, Vocabulary, dictionary_file
 
 
 def read_vocabulary(state: State, data: str | Path | None = None) -> tuple[Vocabulary, Path]:
@@ -17,7 +17,7 @@ def read_vocabulary(state: State, data: str | Path | None = None) -> tuple[Vocab
     folder = Path(data) if data else data_folder(state)
     given = option("data") if data else "the model's folder" if is_folder(state) else "the directory of its training"
     languages = ("", "") if is_language_model(state) else languages_of(state, folder)
-    names = [f"dict.{language}.txt" if language else "dict.txt" for language in languages or ()]
+    names = [*map(dictionary_file, languages or ())]
     problem = ""
     if not folder.is_dir():
         problem = f": there is no such directory{'' if folder.is_absolute() else ' from here'}"
@@ -95,7 +95,7 @@ def refuse_other_dictionaries(
     )
     own_folder = data_folder(state)
     for language, dictionary in zip(vocabulary.languages, vocabulary.dictionaries, strict=True):
-        own, used = (each / f"dict.{language}.txt" for each in (own_folder, folder))
+        own, used = (each / dictionary_file(language) for each in (own_folder, folder))
         differs = False
         with contextlib.suppress(OSError, UsageError):  # one that cannot be read any more tells nothing
             differs = own.is_file() and not own.samefile(used) and Dictionary.load(own) != dictionary

@@ -12,7 +12,6 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from posnet_fairseq.inference.checkpoints import about
 from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.model_loading import build_model
 from posnet_fairseq.inference.search.beam import BeamSearch
@@ -20,7 +19,7 @@ from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.plots import matrices, style
 from posnet_fairseq.plots.inspection import Mixing, observe
 from posnet_fairseq.registry import get_mixer
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, about
 from posnet_fairseq.shared.files import is_blank, replacing
 from posnet_fairseq.shared.progress import ProgressReporter, shown
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary

@@ -14,6 +14,7 @@ from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.errors import flag
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import Record
+from posnet_fairseq.text.dictionary import dictionary_file
 
 GIB = 2**30
 # Of a GPU: its context takes some, and its allocator leaves gaps.
@@ -67,7 +68,7 @@ def _begun_with(settings: RunSettings) -> int | None:
 
 
 def _dictionaries(settings: RunSettings, data: TranslationData) -> list[bytes]:
-    paths = (settings.data_folder / f"dict.{language}.txt" for language in (data.source, data.target))
+    paths = (settings.data_folder / dictionary_file(language) for language in (data.source, data.target))
     return [path.read_bytes() for path in paths if path.exists()]
 
 

@@ -15,7 +15,7 @@ from posnet_fairseq.inference.stored_energies import parameter_count
 from posnet_fairseq.runs.training import Training, most_kept
 from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.disk import free_bytes
-from posnet_fairseq.shared.errors import DamagedError, UsageError, flag, last_error
+from posnet_fairseq.shared.errors import DamagedError, UsageError, about, flag, last_error
 from posnet_fairseq.shared.failures import explain
 from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.progress import amount, shown
@@ -190,7 +190,7 @@ def damage(checkpoint: Path) -> str:
 
 def check_beginning(path: Path, model: torch.nn.Module, cfg: Any) -> None:
     """Refuse a checkpoint whose weights are not those of a training's model, on the meta device, which is changed."""
-    from posnet_fairseq.inference.checkpoints import about, known_options, model_arch, read_checkpoint
+    from posnet_fairseq.inference.checkpoints import known_options, model_arch, read_checkpoint
     from posnet_fairseq.inference.stored_energies import has_tables
     from posnet_fairseq.inference.vocabularies import read_vocabulary, refuse_other_dictionaries
 

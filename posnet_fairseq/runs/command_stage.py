@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from posnet_fairseq.shared.common_options import FAIRSEQS
 from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.errors import UsageError, last_error
 from posnet_fairseq.shared.processes import ending_with_this, repaired
@@ -28,7 +29,7 @@ from posnet_fairseq.shared.stages import exclusive_lock
 DONE = " is done"  # said of a stage that was finished before
 PATIENCE = 10.0  # seconds to wait for a run's folder: processes that load data outlive a killed training by some
 STEP = 0.5  # seconds between two looks at a command that runs
-PACKAGES = ("posnet", "ve-fairseq", "fairseq-fixed", "torch", "numpy", "sentencepiece", "subword-nmt", "sacrebleu")
+PACKAGES = ("posnet", *FAIRSEQS, "torch", "numpy", "sentencepiece", "subword-nmt", "sacrebleu")
 # Variables of commands, unless they are set: memory in large pages where Linux gives them to programs that ask.
 VARIABLES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 # Options that say where and how fast a command computes, not what: a run may go on with others.

@@ -1,8 +1,7 @@
 """Comparisons: several systems with one or more seeds each, trained and scored in one report. One is the quickstart."""
 
-import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from posnet_fairseq.runs.run_settings import STAGES, RunSettings, TrainingSettin
 from posnet_fairseq.runs.settings import refuse, setting
 from posnet_fairseq.runs.single_run import check_metrics, prepare_data, say
 from posnet_fairseq.runs.systems import System, chosen, find_list
-from posnet_fairseq.shared.errors import UsageError, visible
+from posnet_fairseq.shared.errors import about, visible
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.text.plain import read_parallel
 
@@ -64,21 +63,12 @@ def baselines_of(systems: Sequence[System], settings: ComparisonSettings) -> lis
     return found
 
 
-@contextlib.contextmanager
-def _naming(system: str) -> Iterator[None]:
-    """Put the name of a system in front of what is wrong with its options."""
-    try:
-        yield
-    except UsageError as error:
-        raise UsageError(f"{system}: {error}") from error
-
-
 def job(system: System, seed: int, settings: SystemsSettings, stages: Sequence[str] = STAGES[1:-1]) -> RunSettings:
     """Return the run of a system with a seed; usually the data are there, and a comparison scores all runs."""
     common = {name: getattr(settings, name) for name in TrainingSettings.fields()}
     common["options"] = f"{settings.options} {system.options}".strip()
     made = RunSettings(**common, mixer=system.mixer, name=system.name, seed=seed, stages=tuple(stages))
-    with _naming(system.name):
+    with about(system.name):
         made.check()
     return made
 
@@ -88,7 +78,7 @@ def check_options(runs: Sequence[RunSettings]) -> None:
     from posnet_fairseq.runs.before_training import try_options
 
     for each in {each.system: each for each in runs}.values():
-        with _naming(each.system):
+        with about(each.system):
             try_options(commands.tried(each))
     logging.getLogger().setLevel(logging.WARNING)  # importing fairseq has lowered it
 

@@ -18,10 +18,10 @@ from posnet_fairseq.runs.run_settings import short
 from posnet_fairseq.runs.settings import Settings, refuse, setting
 from posnet_fairseq.runs.single_run import run_attached, say
 from posnet_fairseq.runs.training import Training, best_validation, train, training_speed
+from posnet_fairseq.shared.common_options import versions
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import cores
 from posnet_fairseq.shared.progress import print_table
-from posnet_fairseq.shared.records import installed_versions
 from posnet_fairseq.shared.user_dir import import_user_dir
 
 
@@ -142,9 +142,8 @@ def print_figures(seed: int, runs: Sequence[Path]) -> None:
     for column in ("params", "train\ntokens/s", "perplexity\nvalidation", "perplexity\ntest"):
         table.add_column(column, justify="right", no_wrap=True)
     for run in runs:
-        table.add_row(run.name.split("_s")[0], *figures(run))
+        table.add_row(run.name.rpartition("_s")[0], *figures(run))
     console = Console(highlight=False)
     print_table(table, console)
     console.print("Perplexity per sentencepiece piece, in blocks of 160 without context from the block before.")
-    packages = installed_versions("posnet", "ve-fairseq", "fairseq-fixed", "torch")
-    console.print(f"seed {seed}, {', '.join(map(' '.join, packages.items()))}")
+    console.print(f"seed {seed}, {versions()}")

@@ -43,11 +43,11 @@ def integer(least: int, most: int = 9_999_999) -> Parse:
 
 # Numbers that are no whole ones stay as they were written.
 whole_number = integer(1)
-number = accepting(lambda text: decimal(text) >= 0, "give a number from 0, as 0.1 or 7e-4")
-rate = accepting(lambda text: decimal(text) > 0, "give a number above 0, as 7e-4")
-fraction = accepting(lambda text: 0 <= decimal(text) < 1, "give a number from 0 to below 1, as 0.1")
+number = accepting(lambda text: decimal(text) >= 0, "give a number from 0, such as 0.1 or 7e-4")
+rate = accepting(lambda text: decimal(text) > 0, "give a number above 0, such as 7e-4")
+fraction = accepting(lambda text: 0 <= decimal(text) < 1, "give a number from 0 to below 1, such as 0.1")
 betas = accepting(
-    re.compile(r"\((0|0?\.[0-9]+), ?(0|0?\.[0-9]+)\)").fullmatch, "give two numbers below 1, as (0.9,0.98)"
+    re.compile(r"\((0|0?\.[0-9]+), ?(0|0?\.[0-9]+)\)").fullmatch, "give two numbers below 1, such as (0.9,0.98)"
 )
 run_name = accepting(
     re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}").fullmatch,

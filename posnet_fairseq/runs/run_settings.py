@@ -20,7 +20,7 @@ from posnet_fairseq.text.card import CARD, DatasetCard
 from posnet_fairseq.transformer.sizes import SIZES
 
 STAGES = ("prepare", "train", "average", "precompute", "translate", "score")
-# Settings that give fairseq-train its options, and these.
+# Settings that set options of fairseq-train, and a pattern of these options, which --options may not repeat.
 _GIVING = "mixer size seed tokens max_tokens updates interval patience runs init_from user_dir".split()
 _OWN = re.compile(
     r"--(arch|seed|max-tokens|batch-size|update-freq|max-update|patience|save-|no-save|user-dir"
@@ -106,7 +106,7 @@ class TrainingSettings(Settings):
         defaults = hyperparameters(size) if size in SIZES else {}
         whole = {name: text for name, text in defaults.items() if name != "max_tokens"} | texts
         numbers = [whole.get(name, "") for name in ("updates", "average", "interval")]
-        if "interval" not in texts and all(map(str.isdigit, numbers)):
+        if "interval" not in texts and all(map(str.isdecimal, numbers)):
             updates, average, interval = map(int, numbers)  # a short training has the checkpoints to average
             whole["interval"] = str(max(1, min(interval, updates // max(1, average))))
         return whole

@@ -1,4 +1,4 @@
-"""Options that all commands have, and the command line as the options that it gives."""
+"""Options that several commands share, and the decorator that parses a command line."""
 
 import argparse
 import contextlib

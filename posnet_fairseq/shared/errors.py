@@ -88,6 +88,15 @@ class UsageError(ValueError):
     """An error in the input. Its text states what was given, what is allowed and what to do."""
 
 
+@contextlib.contextmanager
+def about(name: object) -> Iterator[None]:
+    """Put a name in front of every :class:`UsageError` of a block."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{name}: {error}") from error
+
+
 class DamagedError(UsageError):
     """A file whose content is damaged."""
 

@@ -9,10 +9,9 @@ import re
 import shlex
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from posnet_fairseq.shared.errors import UsageError, unreadable, visible
 
@@ -68,7 +67,7 @@ _FAIRSEQ = {
     # The last one is the failure of --amp on CPUs.
     r"gradients are Nan/Inf|Minimum loss scale reached|gradients are inconsistent between workers[^$]*= (nan|inf)"
     r"|'GradScaler' object has no attribute '_backoff_factor'": (
-        f"{DIVERGED}: its gradients are infinite or no numbers. Train with a lower --lr, a longer "
+        f"{DIVERGED}: its gradients are infinite or NaN. Train with a lower --lr, a longer "
         "--warmup-updates or --clip-norm 1, from the beginning or from an earlier checkpoint (--restore-file)."
     ),
     r"Seed must be between 0 and 2\*\*32 - 1": "--seed: give a number from 0 to 4294967295.",
@@ -132,14 +131,11 @@ def explain(error: BaseException) -> str | None:
         return NO_FAIRSEQ
     if isinstance(error, ImportError):
         return None
-    for package, function, argument, explain_file in (
-        ("fairseq", "load_checkpoint_to_cpu", "path", explain_unreadable),
-        ("fairseq", "add_from_file", "f", explain_damaged_dictionary),
-        ("fairseq", "__init__", "codes", explain_damaged_codes),
-    ):
-        path = _argument(error, package, function, argument)
-        if isinstance(path, str):
-            return explain_file(error, path)
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_name in _READERS and "/fairseq/" in frame.f_code.co_filename:
+            argument, explain_file = _READERS[frame.f_code.co_name]
+            if isinstance(path := frame.f_locals.get(argument), str):
+                return explain_file(error, path)
     return None
 
 
@@ -160,15 +156,6 @@ def _open_file(error: OSError) -> str | None:
             files = (getattr(value, "name", None) for value in frame.f_locals.values() if isinstance(value, io.IOBase))
             name = next((str(each) for each in files if isinstance(each, str | Path)), name)
     return name
-
-
-def _argument(error: BaseException, package: str, function: str, name: str) -> Any:
-    """Return an argument of the function of a package in which ``error`` was raised, or None."""
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        code = frame.f_code
-        if code.co_name == function and f"/{package}/" in code.co_filename and name in frame.f_locals:
-            return frame.f_locals[name]
-    return None
 
 
 def explain_damaged_dictionary(error: BaseException | str, path: str | Path) -> str:
@@ -234,3 +221,11 @@ def install_hook() -> None:
         os._exit(2)  # an ordinary exit would be aborted by threads that still load data
 
     sys.excepthook = hook
+
+
+# Functions of fairseq that read a file: the argument with its path, and what explains an error in them.
+_READERS: dict[str, tuple[str, Callable[[BaseException, str], str | None]]] = {
+    "load_checkpoint_to_cpu": ("path", explain_unreadable),
+    "add_from_file": ("f", explain_damaged_dictionary),
+    "__init__": ("codes", explain_damaged_codes),
+}

@@ -106,9 +106,9 @@ def iterate_lines(path: str | Path, most: int | None = None) -> Iterator[str]:
             data = content.readline(_LONGEST)
             if not data:
                 return
-            line = decoded(data, name, number, offset)
             if len(data) == _LONGEST:
                 raise UsageError(f"{name}: line {number} has {_LONGEST:,} bytes or more. Break it into sentences.")
+            line = decoded(data, name, number, offset)
             offset += len(data)
             if most is not None:
                 _check_size(name, offset, most)

@@ -18,6 +18,11 @@ _BOS, _PAD, _EOS, _UNK = range(len(SPECIAL))
 _OVERWRITE = "#fairseq:overwrite"
 
 
+def dictionary_file(language: str) -> str:
+    """Return the name of the file of a language's dictionary; "" is that of a language model."""
+    return f"dict.{language}.txt" if language else "dict.txt"
+
+
 class Dictionary:
     """Symbols by id and ids by symbol; the first four are ``<s>``, ``<pad>``, ``</s>`` and ``<unk>``.
 

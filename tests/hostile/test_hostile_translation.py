@@ -79,7 +79,7 @@ huge_energies = weight(lambda w: torch.full_like(w, 3e38), QUERIES, target="larg
 ENSEMBLE = f"posnet-translate model.pt other.pt --input text/test.xx {QUICK}"
 NO_ENSEMBLE = "model.pt and other.pt make no ensemble: "
 LARGE = f"posnet-translate large.pt --input text/test.xx {QUICK}"
-INFINITE = "become infinite or no numbers, so there is no translation. "
+INFINITE = "become infinite or NaN, so there is no translation. "
 TOGETHER = (f"{ENSEMBLE} --on-long truncate --output out", "12 sentences", 0)
 OTHER_WORDS = "was trained with the dictionary {}/dict.xx.txt, which differs from {}/dict.xx.txt"
 MODELS = [
@@ -101,7 +101,7 @@ MODELS = [
     Row(
         "tables of infinite energies",
         "posnet-precompute large.pt --out out.pt",
-        "large.pt: its tables would hold infinite numbers or none in torch.float32",
+        "large.pt: its tables would hold infinity or NaN in torch.float32",
         before=huge_energies,
     ),
 ]

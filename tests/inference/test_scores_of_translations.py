@@ -79,7 +79,7 @@ def test_ensembles_in_chunks_with_stored_energies(monkeypatch):
 def test_infinite_numbers_are_refused():
     model, (sources, targets) = build_model("rposnet"), batch()
     model.decoder.final_norm.weight.data.fill_(torch.inf)
-    with pytest.raises(UsageError, match="become infinite or no numbers"):
+    with pytest.raises(UsageError, match="become infinite or NaN"):
         scored([model], sources, targets)
 
 

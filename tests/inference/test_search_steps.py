@@ -125,7 +125,7 @@ def test_numbers_that_are_none(value, settings):
     model = build_model("rposnet")
     with torch.no_grad():
         model.decoder.final_norm.bias.fill_(value)
-    with pytest.raises(UsageError, match=r"become infinite or no numbers, .* Take an earlier checkpoint"):
+    with pytest.raises(UsageError, match=r"become infinite or NaN, .* Take an earlier checkpoint"):
         search([model], sentences(4, 6), **settings)
 
 
@@ -141,7 +141,7 @@ def test_one_broken_model_of_an_ensemble_is_noticed():
     models = [build_model("rposnet"), build_model("attention")]
     with torch.no_grad():
         models[1].decoder.final_norm.bias.fill_(torch.nan)
-    with pytest.raises(UsageError, match="become infinite or no numbers"):
+    with pytest.raises(UsageError, match="become infinite or NaN"):
         search(models, sentences(4, 6))
 
 

@@ -106,7 +106,7 @@ def test_dry_run_writes_nothing(search, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"dropouts": "0.1 1"}, "--dropouts 1: give a number from 0 to below 1, as 0.1."),
+        ({"dropouts": "0.1 1"}, "--dropouts 1: give a number from 0 to below 1, such as 0.1."),
         ({"lr": "1e-3"}, "--lr 1e-3: a search tries several rates. Give them with --lrs."),
         ({"options": "--dropout=0.3"}, "rposnet: its options have --dropout, which the search chooses."),
         ({"mixers": ""}, "give one file of systems"),

@@ -18,7 +18,7 @@ import torch
 
 from posnet_fairseq.bench.gpu_check.measures import write_text
 from posnet_fairseq.runs.command_stage import CommandStage, Work, do, last_attempt
-from posnet_fairseq.shared.common_options import parsed_by
+from posnet_fairseq.shared.common_options import FAIRSEQS, parsed_by
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import a_path, write_lines
 from posnet_fairseq.shared.progress import Bar
@@ -26,7 +26,7 @@ from posnet_fairseq.shared.records import installed_versions
 
 ROOT = Path(__file__).parents[3]
 LINES = 200  # of a section's output in the report, the last ones
-PACKAGES = ("posnet", "ve-fairseq", "fairseq-fixed", "torch", "triton", "ctranslate2")
+PACKAGES = ("posnet", *FAIRSEQS, "torch", "triton", "ctranslate2")
 PYTHON = shlex.quote(sys.executable)
 # Of posnet-bench, on a GPU and on a CPU.
 BENCHMARKS = (

@@ -167,6 +167,6 @@ class BeamSearch:
         dtype = next(self._models[0].parameters()).dtype
         advice = "Take an earlier checkpoint" if dtype == torch.float32 else f"Choose {option('dtype')} float32"
         return UsageError(
-            f"the numbers that the model computes in {dtype} become infinite or no numbers, so there is no "
+            f"the numbers that the model computes in {dtype} become infinite or NaN, so there is no "
             f"translation. {advice}."
         )

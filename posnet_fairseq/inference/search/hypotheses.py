@@ -84,10 +84,10 @@ class Hypotheses:
                 while parents[path[-1]] >= 0:
                     path.append(parents[path[-1]])
                 path.reverse()
-                ids = torch.tensor([*(tokens[node] for node in path[1:]), eos])
+                symbols = torch.tensor([*(tokens[node] for node in path[1:]), eos])
                 weights = None if attention is None else attention[path, :length]
                 until = [*(sums[node] for node in path), score * len(path) ** lenpen]
                 token_scores = tuple(after - before for before, after in itertools.pairwise(until))
-                of_sentence.append(Hypothesis(ids, score, weights, token_scores))
+                of_sentence.append(Hypothesis(symbols, score, weights, token_scores))
             found.append(of_sentence)
         return found
