@@ -29,7 +29,7 @@ class Recipe:
     max_ratio: float = 1.5  # units of one side per unit of the other, at most
     valid_every: int | None = None  # every N-th pair goes to the validation set; None: the corpus has one
     subwords: str = "bpe"  # or "sentencepiece", which splits plain text
-    merges: tuple[int, ...] = (10_000,)  # of BPE, learnt jointly, or a number for each language
+    merges: tuple[int, ...] = (10_000,)  # of BPE, learned jointly, or a number for each language
     pieces: int = 32_000  # of sentencepiece
     lossless: bool = False  # sentencepiece keeps all white space, and splits characters without a piece into bytes
     drop_copies: bool = False  # training pairs of equal sides

@@ -148,5 +148,5 @@ def _refuse_inputs_within(options: argparse.Namespace) -> None:
     for name in ("train", "valid", "test", "downloads", "mirror", "like"):
         given = getattr(options, name, None) or []
         for path in given if isinstance(given, list) else [given]:
-            if Path(os.path.realpath(path)).is_relative_to(out):
+            if "://" not in str(path) and Path(os.path.realpath(path)).is_relative_to(out):
                 raise UsageError(f"{path} is in {options.out}, where files will be replaced. Choose another --out.")

@@ -106,14 +106,25 @@ def test_hidden_pairs_are_not_mixed(name):
         assert gradient[:, 2].any()
 
 
-@pytest.mark.parametrize("name", PAIRS)
-def test_a_query_that_sees_nothing_mixes_zeros(name):
-    one = mixer(name)
-    x, mask = torch.randn(B, N, D), torch.zeros(N, N, dtype=torch.bool)
-    mask[3] = True
-    _, weights = one(x, attn_mask=mask, need_weights=True)
+@pytest.mark.parametrize(("name", "place"), [(name, place) for name, place in IN_PLACES if name in PAIRS])
+def test_a_query_that_sees_nothing_mixes_zeros(name, place):
+    """Also where the mask hides what a causal mixer, or a window, would see, and no more."""
+    one = built(name, place)
+    query, memory = tokens(place)
+    mask = torch.zeros(N, memory.size(1), dtype=torch.bool)
+    mask[3, : 4 if place == "decoder" else None] = True
+    given = query, memory if place == "cross" else None
+    mixed, weights = one(*given, attn_mask=mask, need_weights=True)
     assert not weights[..., 3, :].any()
-    assert one(x, attn_mask=mask).isfinite().all()
+    close(one(*given, attn_mask=mask), mixed)
+
+
+def test_a_query_whose_window_is_hidden_mixes_zeros():
+    one, x = mixer("lightconv", clip_distance=2), torch.randn(B, N, D)
+    window = one(x, need_weights=True)[1].ne(0)
+    assert window.float().mean() == (3 + 4 + 3 * 5 + 4 + 3) / N**2
+    for mixed in one(x, attn_mask=window.expand(B, H, -1, -1), need_weights=True):
+        assert not (mixed - (one.out_proj.bias if mixed.dim() == 3 else 0)).any()
 
 
 @pytest.mark.parametrize("name", ["attention", "shaw", "rposnet", "lightconv", "translution"])
@@ -189,8 +200,12 @@ def test_what_does_not_fit_is_refused():
         as_attention("rposnet")
     with pytest.raises(UsageError, match="attn_mask: a mask of numbers may contain 0 and -inf only"):
         attention(x, x, x, attn_mask=-1e9 * torch.ones(N, N).triu(1))
-    sentence = r"attn_mask \(5, 5\) of bool: give bool, True at pairs that are not mixed, \(7, 7\) or \(3, 7, 7\)\."
+    sentence = r"attn_mask \(5, 5\): give True at pairs that are not mixed, \(7, 7\) or \(12, 7, 7\)\."
     with pytest.raises(UsageError, match=sentence):
         attention(x, x, x, attn_mask=torch.ones(M, M, dtype=torch.bool))
+    with pytest.raises(UsageError, match=r"attn_mask \(3, 7, 7\): .* \(7, 7\) or \(12, 7, 7\)"):
+        attention(x, x, x, attn_mask=torch.zeros(B, N, N, dtype=torch.bool))
+    with pytest.raises(UsageError, match=r"padding_mask \(3, 9\) of bool: .* \(3, 7\)"):
+        attention(x, x, x, key_padding_mask=torch.arange(9).expand(B, -1) < 2)
     with pytest.raises(UsageError, match=r"attn_mask: fouriernet mixes all tokens of a sentence\. Leave it out"):
         mixer("fouriernet")(x, attn_mask=torch.ones(N, N, dtype=torch.bool))

@@ -31,7 +31,7 @@ def batch(place):
 
 @pytest.mark.parametrize(("name", "place"), IN_PLACES)
 def test_it_learns_in_a_plain_training_loop(name, place):
-    """Copying the third token to all positions, or its like in the memory, cannot be learnt without mixing."""
+    """Copying the third token to all positions, or its like in the memory, cannot be learned without mixing."""
     mixer, (x, memory, mask) = build(name, place, dropout=0.1), batch(place)
     norm, optimizer = nn.LayerNorm(16), torch.optim.Adam(mixer.parameters(), lr=1e-2)
     if not [*mixer.parameters()]:

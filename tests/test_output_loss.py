@@ -8,6 +8,7 @@ from torch.nn.functional import linear
 from posnet_fairseq.bench.timing import peak_bytes
 from posnet_fairseq.ops import output_loss as module
 from posnet_fairseq.ops.output_loss import output_loss
+from posnet_fairseq.shared.errors import UsageError
 
 PADDING = 1
 
@@ -67,6 +68,9 @@ def test_a_second_backward_pass_is_refused():
     loss.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="Compute the loss again"):
         loss.backward()
+    loss = output_loss(features, weight, targets, 0.1, PADDING).loss
+    with pytest.raises(UsageError, match="create_graph=True"):
+        torch.autograd.grad(loss, features, create_graph=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -129,10 +129,10 @@ class DatasetPipeline:
         self._tokenized = stage("tokenise", self._tokenize, words, (read,), 1.1, ("sacremoses", "jieba"))
         texts = (read, self._tokenized)
         self.split = stage("split", self._divide, division, texts, 0.02)
-        self.learnt = stage("learn", self._learn, {"subwords": recipe.subwords} | size, (self.split,), 0.001, package)
-        self.text = stage("apply", self._apply, after_split, (*texts, self.split, self.learnt), 2.3, package)
+        self.learned = stage("learn", self._learn, {"subwords": recipe.subwords} | size, (self.split,), 0.001, package)
+        self.text = stage("apply", self._apply, after_split, (*texts, self.split, self.learned), 2.3, package)
         self.goal = stage("binarise", self._binarize, dictionaries, (self.text,), 0.4)
-        self.stages: list[FolderStage] = [*read.after, *texts, self.split, self.learnt, self.text, self.goal]
+        self.stages: list[FolderStage] = [*read.after, *texts, self.split, self.learned, self.text, self.goal]
 
     def _paths(self, folder: Path, name: str) -> list[Path]:
         return [folder / f"{name}.{language}" for language in self.languages]
@@ -168,7 +168,7 @@ class DatasetPipeline:
         if self.recipe.valid_every:
             sizes["valid"] = sizes["train"] // self.recipe.valid_every
         for name in sizes:  # refused before the work
-            _refuse_empty(name, sizes[name], sizes)
+            self._refuse_empty(name, sizes[name], sizes)
         # Only the test set is treated as text to be translated is; the training text stays as it is.
         of_text = _splitter(self.tokenizers)
         of_training = _splitter(
@@ -196,20 +196,20 @@ class DatasetPipeline:
             with report.stage("learn pieces") as bar:
                 lines = self.split.counts["train"]
                 path, pieces = folder / MODEL, self.recipe.pieces
-                learnt = learn_pieces(destinations, texts, pieces, path, lines, self._lossless)
-                bar.advance(learnt["lines"])
-            return learnt
+                learned = learn_pieces(destinations, texts, pieces, path, lines, self._lossless)
+                bar.advance(learned["lines"])
+            return learned
         counts: Counts = {}
         for index, name in enumerate(dict.fromkeys(self.subword_files.values())):
             with report.stage("count words") as bar:
                 learn_on = texts if self._joined else [texts[index]]
                 words, different = count_words(destinations, learn_on, self._processes, bar)
             if len(words) < different:
-                report.say(f"BPE is learnt from the {len(words):,} most frequent of {different:,} words")
+                report.say(f"BPE is learned from the {len(words):,} most frequent of {different:,} words")
             merges = self.recipe.merges[index]
             with report.stage("learn BPE", "merges", merges) as bar:
-                learnt_merges = learn_merges(words, merges, folder / name, bar)
-            counts[name] = {"merges": learnt_merges, "words": different, "words used": len(words)}
+                learned_merges = learn_merges(words, merges, folder / name, bar)
+            counts[name] = {"merges": learned_merges, "words": different, "words used": len(words)}
         return counts
 
     def _apply(self, folder: Path, report: ProgressReporter) -> Counts:
@@ -217,7 +217,7 @@ class DatasetPipeline:
         texts = (self.read.folder, self._tokenized.folder)
         sources = {name: [path for of in texts for path in self._paths(of, name)] for name in self._sets()}
         scripts = [usual_scripts(path, self._lines("train")) for path in sources["train"][: len(self.languages)]]
-        segmenter = Segmenter(self.languages, self.subwords(self.learnt.folder), scripts, self.recipe, divided)
+        segmenter = Segmenter(self.languages, self.subwords(self.learned.folder), scripts, self.recipe, divided)
 
         def targets_of(name: str) -> list[Path]:
             return self._paths(folder, name) + self._paths(folder, f"{name}.bpe")
@@ -232,9 +232,10 @@ class DatasetPipeline:
             counts[name][IN_TRAINING] = repeated
         for name in counts:
             dropped = dropped_pairs(self.split.counts, counts[name])
-            _refuse_empty(name, counts[name].get("lines", 0), {f"{DROPPED}{why}": of for why, of in dropped.items()})
+            why_dropped = {f"{DROPPED}{why}": of for why, of in dropped.items()}
+            self._refuse_empty(name, counts[name].get("lines", 0), why_dropped)
         borders = self.read.folder.glob("*.documents")
-        for path in [*(self.learnt.folder / name for name in set(self.subword_files.values())), *borders]:
+        for path in [*(self.learned.folder / name for name in set(self.subword_files.values())), *borders]:
             shutil.copy2(path, folder / path.name)
         return counts
 
@@ -249,15 +250,12 @@ class DatasetPipeline:
             binarize(folder, prefixes, languages, self._joined, bar, given, symbols)
         return {}
 
-
-def _refuse_empty(name: str, lines: int, counts: Counts) -> None:
-    """Refuse a set without lines; the counts say why."""
-    if not lines:
-        reasons = ", ".join(f"{count:,} {what}" for what, count in counts.items())
-        raise UsageError(
-            f"no sentences are left in the {name} set ({reasons}). Check the text, and --min-length, --max-length, "
-            "--max-ratio and --valid-every."
-        )
+    def _refuse_empty(self, name: str, lines: int, counts: Counts) -> None:
+        """Refuse a set without lines; the counts say why."""
+        if not lines:
+            reasons = ", ".join(f"{count:,} {what}" for what, count in counts.items())
+            limits = ", and --min-length, --max-length, --max-ratio and --valid-every" if self.recipe.clean else ""
+            raise UsageError(f"no sentences are left in the {name} set ({reasons}). Check the text{limits}.")
 
 
 def _splitter(tokenizers: Sequence[Tokenizer]) -> LineFunction:

@@ -127,17 +127,17 @@ def _describe(card: DatasetCard, pipeline: DatasetPipeline) -> None:
 
 
 def _notes(pipeline: DatasetPipeline) -> Iterator[str]:
-    """Yield sentences on the text, without full stops."""
+    """Yield sentences on the text, without periods."""
     unit = "pairs" if len(pipeline.languages) == 2 else "lines"
-    of_subwords, recipe, counts = pipeline.learnt.counts, pipeline.recipe, pipeline.text.counts
+    of_subwords, recipe, counts = pipeline.learned.counts, pipeline.recipe, pipeline.text.counts
     if "pieces" in of_subwords:
         found = [(recipe.pieces, of_subwords["pieces"], "pieces")]
     else:
-        learnt_merges = [of["merges"] for of in of_subwords.values()]
-        found = [(asked, learnt, "merges") for asked, learnt in zip(recipe.merges, learnt_merges, strict=False)]
-    for asked, learnt, what in found:
-        if learnt < asked:
-            yield f"only {learnt:,} of {asked:,} {what} could be learned from the training text"
+        learned_merges = [of["merges"] for of in of_subwords.values()]
+        found = [(asked, learned, "merges") for asked, learned in zip(recipe.merges, learned_merges, strict=False)]
+    for asked, learned, what in found:
+        if learned < asked:
+            yield f"only {learned:,} of {asked:,} {what} could be learned from the training text"
     for name, of_set in counts.items():
         if repeated := of_set.get(IN_TRAINING):
             yield f"{repeated:,} of {of_set['lines']:,} {unit} of the {name} set are also in the training set"

@@ -1,4 +1,4 @@
-"""Subwords learnt from the training set: BPE merges of subword-nmt, or sentencepiece."""
+"""Subwords learned from the training set: BPE merges of subword-nmt, or sentencepiece."""
 
 import contextlib
 import io
@@ -58,7 +58,7 @@ def count_words(destinations: Path, files: Sequence[Path], processes: int, bar: 
 
 
 def learn_merges(words: Mapping[str, int], merges: int, path: Path, bar: Bar) -> int:
-    """Write BPE merges learnt from counts of words, as ``subword-nmt learn-bpe`` does; return their number."""
+    """Write BPE merges learned from counts of words, as ``subword-nmt learn-bpe`` does; return their number."""
     with open(path, "w", encoding="utf-8") as file, contextlib.redirect_stderr(io.StringIO()):  # its own bar
 
         def write(line: str) -> None:
@@ -70,8 +70,8 @@ def learn_merges(words: Mapping[str, int], merges: int, path: Path, bar: Bar) ->
             learn_bpe(lines, SimpleNamespace(write=write), merges, is_dict=True)
     if not bar.done:
         raise UsageError(
-            "no subwords can be learnt: no two letters stand together twice. Give more text, or check --min-length and "
-            "--max-length."
+            "no subwords can be learned: no two letters stand together twice. Give more text, or check --min-length "
+            "and --max-length."
         )
     return int(bar.done)
 
@@ -112,9 +112,9 @@ def learn_pieces(
                 least = pieces + int(few[2]) - int(few[1])
                 raise UsageError(f"--pieces {pieces}: this text has more characters. Give {least} or more.") from error
             reason = str(error).split("] ")[-1] or "It is empty."
-            raise UsageError(f"--pieces {pieces}: they cannot be learnt from this text. {reason}") from error
-    learnt = sentencepiece.SentencePieceProcessor(model_file=str(path)).vocab_size()
-    return {"pieces": learnt - BYTES * lossless, "lines": -(-lines // step)}
+            raise UsageError(f"--pieces {pieces}: they cannot be learned from this text. {reason}") from error
+    learned = sentencepiece.SentencePieceProcessor(model_file=str(path)).vocab_size()
+    return {"pieces": learned - BYTES * lossless, "lines": -(-lines // step)}
 
 
 def _training_lines(destinations: Path, files: Sequence[Path]) -> Iterator[str]:

@@ -127,7 +127,7 @@ def read_descriptions(path: Path, language: str) -> dict[str, Description]:
             problem = "has no empty line behind it: the file is cut short. Copy it again"
         elif not all(fields):
             problem = (
-                f"is none of a package's description in the language {language} ({', '.join(map(str.strip, starts))}). "
+                f"is not a description of a package in {language} ({', '.join(map(str.strip, starts))}). "
                 f"Give an index Translation-{language} of apt"
             )
         if problem:

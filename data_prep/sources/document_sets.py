@@ -55,22 +55,19 @@ def split_families(documents: Sequence[Document], sizes: Mapping[str, int]) -> S
 
 def _families(documents: Iterable[Document]) -> dict[str, list[Document]]:
     """Return documents that share a source or a target, also by way of others, under the first of their names."""
-    parents: dict[tuple[str, str], tuple[str, str]] = {}
+    from scipy.cluster.hierarchy import DisjointSet  # 0.3 seconds
 
-    def root(node: tuple[str, str]) -> tuple[str, str]:
-        while (parent := parents.setdefault(node, node)) != node:
-            parents[node] = parents[parent]
-            node = parent
-        return node
-
-    documents = list(documents)
+    documents, sharing = list(documents), DisjointSet()
     for document in documents:
-        for source, target in document.pairs:
-            for text in (("source", source), ("target", target)):
-                parents[root(text)] = root(("name", document.name))
+        own = ("name", document.name)
+        sharing.add(own)
+        for pair in document.pairs:
+            for text in zip(("source", "target"), pair, strict=True):
+                sharing.add(text)
+                sharing.merge(own, text)
     found = defaultdict(list)
     for document in documents:
-        found[root(("name", document.name))].append(document)
+        found[sharing["name", document.name]].append(document)
     return {min(document.name for document in family): family for family in found.values()}
 
 

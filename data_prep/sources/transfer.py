@@ -58,6 +58,8 @@ def _fetch_part(url: str, file: BinaryIO, start: int, end: int | None, bar: Bar)
             _append(url, file, before - start, bar)
             if end is None:
                 return
+            if file.tell() == before:
+                raise ConnectionError("it sends nothing")
         except (TimeoutError, http.client.HTTPException, ConnectionError) as error:
             file.flush()
             tries = tries + 1 if file.tell() == before else 0

@@ -34,8 +34,8 @@ class Ter(SacrebleuMetric):
             if words * max(others) > _MOST:
                 raise UsageError(
                     f"ter: a line of {words:,} words ({segment.hypothesis!r:.40}) has a reference of {max(others):,}, "
-                    f"and their product may be {_MOST:,}: sacreBLEU would take minutes. Score sentences, or leave ter "
-                    f"out of {option('metrics')}."
+                    f"and their product may be at most {_MOST:,}: sacreBLEU would take minutes. Score sentences, or "
+                    f"leave ter out of {option('metrics')}."
                 )
         return super().count(segments)
 

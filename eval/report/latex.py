@@ -77,11 +77,11 @@ def _cell(comparison: Comparison, test_set: TestSetResult, system: str, info: Me
     if system not in test_set.scores:
         return "--"
     score = test_set.scores[system][info.name]
-    text = f"{score.value:.1f}"
+    text = wording.decimal(score.value)
     # Marks of different widths follow the numbers: columns are flush left, and short numbers are moved to the right.
-    longest = max(len(f"{scores[info.name].value:.1f}") for scores in test_set.scores.values())
+    longest = max(len(wording.decimal(scores[info.name].value)) for scores in test_set.scores.values())
     moved = r"\phantom{0}" * (longest - len(text))
-    text = text.replace("-", "$-$")
+    text = text.replace("−", "$-$")
     text = moved + (rf"\textbf{{{text}}}" if system in wording.best(test_set, info) else text)
     if score.deviation is not None:
         text += rf"\,{{\scriptsize$\pm${score.deviation:.1f}}}"

@@ -81,7 +81,7 @@ def _cell(comparison: Comparison, test_set: TestSetResult, system: str, info: Me
     start, end = bold if system in wording.best(test_set, info) else ("", "")
     deviation = "" if score.deviation is None else f" σ{score.deviation:.1f}"
     marks = wording.marks(comparison, test_set, system, info.name)
-    return f"{start}{score.value:.1f}{end} ±{score.half_width:.1f}{deviation} {marks}".strip()
+    return f"{start}{wording.decimal(score.value)}{end} ±{score.half_width:.1f}{deviation} {marks}".strip()
 
 
 def _escaped(text: str) -> str:

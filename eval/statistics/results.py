@@ -24,7 +24,7 @@ class MetricInfo:
 
 @dataclass(frozen=True)
 class Score:
-    """A system's score on a test set, on a scale of 0 to 100 (COMET may leave it).
+    """A system's score on a test set, on a scale of 0 to 100 (that of TER, BLEURT and COMET may leave it).
 
     Attributes:
         value: mean of the runs' scores.
@@ -89,7 +89,7 @@ class Bucket:
 
     label: str  # the range, as "1-9"
     size: int  # number of segments in it
-    scores: Mapping[str, Mapping[str, float]]  # {system: {metric name: score of the pooled segments of all runs}}
+    scores: Mapping[str, Mapping[str, float]]  # {system: {metric name: score of these segments, over all runs}}
 
 
 @dataclass(frozen=True)

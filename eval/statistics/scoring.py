@@ -147,7 +147,7 @@ def _compute(runs: Sequence[MetricRun], cache: SegmentCache, report: ProgressRep
                 which = f", run {number + 1}" if len(statistics) > 1 else ""
                 raise UsageError(
                     f"{metric.label} of {system}{which} on {run.texts.name} is not a number in line {line + 1:,} "
-                    f"(lines of this kind: {len(odd):,}). The model seems to be broken; nothing was reported."
+                    f"(such lines: {len(odd):,}). The model seems to be broken; nothing was reported."
                 )
 
 

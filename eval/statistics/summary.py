@@ -21,10 +21,10 @@ from posnet_fairseq.text.languages import bleu_tokenizer
 FEWEST_LINES = 30  # of a test set for which a bootstrap means something
 EDGES = (0, 10, 20, 30, 40, 50)  # words at which buckets begin; the last one is open
 
-# A word, or a character of a script without spaces.
-_WORD = re.compile(
-    r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0e7f]|[^\s\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+"
-)
+# Scripts without spaces between words: Japanese and Chinese; Thai, Lao and Tibetan; Burmese; Khmer.
+_UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"
+# A word, or a character of one of these.
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+")
 
 
 @dataclass

@@ -9,7 +9,7 @@ from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.transformer.layers import FeedForward
 
 # Linear layers of mixers that get no tokens: what they give can be computed before inference.
-OF_POSITIONS = ("energies.", "relative_proj")
+_OF_POSITIONS = ("energies.", "relative_proj")
 
 
 def linears(model: nn.Module, part: str) -> Iterator[tuple[nn.Module, str, nn.Linear]]:
@@ -21,6 +21,6 @@ def linears(model: nn.Module, part: str) -> Iterator[tuple[nn.Module, str, nn.Li
     kind = TokenMixer if part == "projections" else FeedForward
     for layer in (module for module in model.modules() if isinstance(module, kind)):
         for path, child in layer.named_modules():
-            if isinstance(child, nn.Linear) and not path.startswith(OF_POSITIONS):
+            if isinstance(child, nn.Linear) and not path.startswith(_OF_POSITIONS):
                 owner_path, _, name = path.rpartition(".")
                 yield layer.get_submodule(owner_path), name, child

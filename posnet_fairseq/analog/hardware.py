@@ -88,7 +88,8 @@ def seconds(text: str) -> int:
     found = re.fullmatch(rf"(\d{{1,9}})({'|'.join(UNITS)})", text)
     if found is None or not 0 < int(found[1]) * UNITS[found[2]] <= LONGEST:
         raise UsageError(
-            f"--time {text!r:.50}: give a number and a unit, s, min, h, d, month or y, without a space: 25s."
+            f"--time {text!r:.50}: give a number and a unit, s, min, h, d, month or y, without a space, from 1s to "
+            "100y: 25s."
         )
     return int(found[1]) * UNITS[found[2]]
 

@@ -4,9 +4,7 @@ import dataclasses
 import operator
 from dataclasses import dataclass
 
-from torch import nn
-
-from posnet_fairseq.analog.crossbar_parts import OF_POSITIONS, linears
+from posnet_fairseq.analog.crossbar_parts import linears
 from posnet_fairseq.costs import counting
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
@@ -71,9 +69,5 @@ def mixing(mixer: TokenMixer, length: int, tile_size: int) -> Count:
 
 def _digital(mixer: TokenMixer, length: int) -> float:
     """Return multiplications of a mixer but those of tokens by its linear layers."""
-    projections = sum(
-        linear.weight.numel() * length
-        for name, linear in mixer.named_modules()
-        if isinstance(linear, nn.Linear) and not name.startswith(OF_POSITIONS)
-    )
+    projections = sum(linear.weight.numel() * length for _, _, linear in linears(mixer, "projections"))
     return counting.multiplications(mixer, length) - projections

@@ -38,6 +38,8 @@ def show(options: argparse.Namespace) -> None:
     if options.options and options.mixer is None:
         raise UsageError(f"--options: of which mixer? Choose one of: {', '.join(mixer_names())}.")
     mixer = _named(options.mixer) if options.mixer else None
+    if mixer and not mixer.places and (options.options or options.memory or options.crossbars):
+        raise UsageError(f"{mixer.name} is a mixer of grids alone, which no --arch has. Give --grid, as --grid 14x14.")
     asked = {_of_grid: options.grid, _of_memory: options.memory, _of_crossbars: options.crossbars}
     if make := next((make for make, is_asked in asked.items() if is_asked), None):
         rows, shown, title, remark = make(options, [mixer.name] if mixer else mixer_names(bool(options.grid)))
@@ -166,12 +168,13 @@ def _show_mixer(options: argparse.Namespace, mixer: type[TokenMixer]) -> None:
     text = inspect.getdoc(mixer) or ""
     if options.json:
         formula, paper = summary(mixer)
-        names: Row = {"mixer": mixer.name, "architectures": [f"{mixer.arch}_{size}" for size in SIZES]}
+        names: Row = {"mixer": mixer.name, "architectures": [f"{mixer.arch}_{size}" for size in SIZES if mixer.places]}
         _print_json(names | {"formula": formula, "paper": paper, "description": text, "places": list(mixer.places)})
         return
-    _print_text(f"{mixer.name} (--arch {mixer.arch}_{{{','.join(SIZES)}}})")
+    _print_text(f"{mixer.name} (--arch {mixer.arch}_{{{','.join(SIZES)}}})" if mixer.places else mixer.name)
     _print_text(text)
-    _print_text(f"Places: {', '.join(mixer.places)}. Options: posnet-mixers {mixer.name} --options")
+    more = "--options" if mixer.places else "--grid 14x14"
+    _print_text(f"Places: {', '.join(mixer.places) or 'grids alone'}. More: posnet-mixers {mixer.name} {more}")
 
 
 def _show_options(options: argparse.Namespace, mixer: type[TokenMixer]) -> None:

@@ -33,6 +33,7 @@ from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.progress import console
 from posnet_fairseq.shared.records import digest, sealed
 from posnet_fairseq.text.dictionary import Dictionary
+from posnet_fairseq.text.synthetic import dictionary
 from posnet_fairseq.transformer.causal import DecoderState
 
 OPSET = 20
@@ -265,8 +266,7 @@ def write_int8(model: Any, folder: Path) -> None:
 
 def greedy(model: Any, sources: Sequence[Tensor], words: int) -> list[list[int]]:
     """Return token ids of the model's greedy translation of each source, the end symbols included."""
-    dictionary = Dictionary(map(str, range(words - Dictionary.nspecial)))
-    search = BeamSearch([model], dictionary, SearchSettings(beam=1, max_len_b=STEPS))
+    search = BeamSearch([model], dictionary(words), SearchSettings(beam=1, max_len_b=STEPS))
     return [best.tokens.tolist() for best, *_ in search(sources)]
 
 

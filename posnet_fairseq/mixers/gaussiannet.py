@@ -8,13 +8,13 @@ from torch import Tensor
 from posnet_fairseq.mixers.bases import BandedMixer, Energy, MixerSettings
 from posnet_fairseq.registry import register_mixer
 
-# Heads take these in turn: the neighbor on the left, the token itself, the one on the right (which a decoder has not).
-CENTRES = {"encoder": (-1, 0, 1), "decoder": (-1, 0)}
+# Heads take these in turn: the neighbor on the left, the token itself, the one on the right (which a decoder lacks).
+CENTERS = {"encoder": (-1, 0, 1), "decoder": (-1, 0)}
 
 
-def centres(place: str, num_heads: int) -> list[int]:
+def centers(place: str, num_heads: int) -> list[int]:
     """o_h, where each head looks from its query."""
-    cycle = CENTRES[place]
+    cycle = CENTERS[place]
     return [cycle[head % len(cycle)] for head in range(num_heads)]
 
 
@@ -29,7 +29,7 @@ class Curves(Energy):
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__()
         steps = range(self.reach, -self.reach - 1, -1)  # m - n
-        distances = [[[step - centre for step in steps]] for centre in centres(settings.place, settings.num_heads)]
+        distances = [[[step - center for step in steps]] for center in centers(settings.place, settings.num_heads)]
         self.register_buffer("distances", torch.tensor(distances), persistent=False)
 
     def table(self, at: Tensor, keys: int, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases import ContentBasedMixer, MixerSettings, Options
-from posnet_fairseq.mixers.gaussiannet import centres
+from posnet_fairseq.mixers.gaussiannet import centers
 from posnet_fairseq.ops.masking import normalized
 from posnet_fairseq.registry import register_mixer
 
@@ -31,7 +31,7 @@ class GPSA(ContentBasedMixer):
         self.cells = settings.cells
         if self.cells is None:
             # The offset n - m of what a head looks at.
-            linear = torch.tensor([[-2.0 * centre] for centre in centres(settings.place, settings.num_heads)])
+            linear = torch.tensor([[-2.0 * center] for center in centers(settings.place, settings.num_heads)])
         else:
             # Heads take the cells of a square around the query in turn.
             side, head = math.isqrt(settings.num_heads), torch.arange(settings.num_heads)

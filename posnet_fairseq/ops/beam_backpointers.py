@@ -17,6 +17,7 @@ def allocate(new: Tensor, band: Band, memory: Tensor | None) -> Tensor:
     It is (1 or 2, slots, R, H, d): the values, and in a band with tails their sums.
     """
     rows, heads, _, width = new.shape
+    rows = rows if memory is None else max(rows, memory.size(2))
     dtype = torch.promote_types(new.dtype, torch.float32)  # for sums of many values
     larger = torch.empty(1 + band.tails, band.clip_distance + 1, rows, heads, width, dtype=dtype, device=new.device)
     if memory is not None:

@@ -64,7 +64,7 @@ def onednn_is_faster() -> bool:
     """
     if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):
         return False
-    processor = Path("/proc/cpuinfo")  # of Linux, for which fairseq's wheels are
+    processor = Path("/proc/cpuinfo")  # of Linux, the system that posnet is for
     is_amd = processor.exists() and "AuthenticAMD" in processor.read_text()
     return is_amd and torch.backends.cpu.get_cpu_capability() == "AVX512"
 

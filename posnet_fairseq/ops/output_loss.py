@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from posnet_fairseq.ops.derivatives import once_differentiable
 from posnet_fairseq.ops.host_sync import may_look_at
 from posnet_fairseq.ops.linear import multiply
 

@@ -137,7 +137,7 @@ def profile(mixings: Sequence[Mixing], take: Callable[[Mixing], Tensor], what: s
 
 
 def _frame(axis: Axes, reach: int | None, offsets: Tensor) -> None:
-    """Limit an axis to near offsets, of which the left ones are on the left; color those that share a weight grey."""
+    """Limit an axis to near offsets, of which the left ones are on the left; color those that share a weight gray."""
     far = max(FAR, 2 * (reach or 0))
     low, high = max(-far, float(offsets.min())) - 0.5, min(far, float(offsets.max())) + 0.5
     axis.set_xlim(high, low)

@@ -102,9 +102,9 @@ class Analysis:
         """
         if system == self.study.baselines[0]:
             return self.baseline_seconds
-        costs = [run.training.relative_cost for run in self.results[system]]
-        known = [cost for cost in costs if cost]
-        return self.baseline_seconds * fmean(known) if self.baseline_seconds and len(known) == len(costs) else None
+        costs = [run.training.cost for run in self.results[system]]
+        known = [cost.relative for cost in costs if cost]
+        return self.baseline_seconds * fmean(known) if self.baseline_seconds and all(costs) else None
 
     def cpu_seconds(self, system: str) -> float | None:
         """Return CPU seconds of the updates of a training until its end, the mean over seeds; None if unknown."""

@@ -115,11 +115,6 @@ class _Training(Struct):
     validation: _Course
     cost: _Cost | None = None
 
-    @property
-    def relative_cost(self) -> float | None:
-        """The cost of an update relative to one of the first baseline, if it is known."""
-        return self.cost.relative if self.cost else None
-
 
 class _Data(Struct):
     key: str

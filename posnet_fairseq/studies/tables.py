@@ -1,7 +1,7 @@
 """Tables of a study in Markdown."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 
 from posnet_eval.inputs.plan import RESAMPLES, SEED, SYMBOLS
 from posnet_eval.report.wording import GAP, decimal, signed
@@ -214,8 +214,8 @@ def _costs(analysis: Analysis) -> str:
     return (
         f"{_table(head, rows)}\n\n"
         f"Translation of {analysis.title(test_set)}, run by run, with the beam that each chose: larger beams take "
-        "longer. Seconds of a core, with the start of the program, while other programs ran; as if all machines were "
-        f"equally fast, which updates of `{analysis.study.baselines[0]}`, timed after each training, tell."
+        "longer. Seconds of a core, with the start of the program, while other programs ran; scaled to equally fast "
+        f"machines by the time of an update of `{analysis.study.baselines[0]}`, measured after each training."
     )
 
 
@@ -224,10 +224,10 @@ def _each(analysis: Analysis, system: str, figure: Callable[[Result], float | No
 
 
 def _effort(analysis: Analysis) -> str:
-    hours = {
-        system: sum((run.training.cpu_seconds_per_update or 0) * run.training.updates for run in runs) / 3600
-        for system, runs in analysis.results.items()
-    }
+    def hours(run: Result) -> float | None:
+        seconds = run.training.cpu_seconds_per_update
+        return seconds and seconds * run.training.updates / 3600
+
     rows = [
         [
             f"`{system}`",
@@ -235,15 +235,16 @@ def _effort(analysis: Analysis) -> str:
             _each(analysis, system, lambda run: run.training.updates, "{:,}"),
             _each(analysis, system, lambda run: run.training.best_update, "{:,}"),
             _each(analysis, system, lambda run: run.training.attempts),
-            _each(analysis, system, lambda run: run.training.relative_cost, "{:.2f}"),
-            f"{hours[system]:.2f}",
+            _each(analysis, system, lambda run: run.training.cost.relative if run.training.cost else None, "{:.2f}"),
+            _each(analysis, system, hours, "{:.2f}"),
         ]
         for system in analysis.systems
     ]
+    known = filter(None, map(hours, chain.from_iterable(analysis.results.values())))
     baseline, seconds = f"`{analysis.study.baselines[0]}`", _number(analysis.baseline_seconds, "{:.2f}")
     return (
         f"{_table(['', 'seeds', 'updates', 'best at', 'attempts', 'cost of an update', 'CPU h spent'], rows)}\n\n"
         f"Cost: CPU time relative to an update of {baseline}, which takes {seconds} s in the median; "
         f"{baseline} against itself shows how exact that is. Spent: as the logs say, with validations, on machines "
-        f"with other programs beside the trainings; {sum(hours.values()):.1f} hours of a core for all."
+        f"with other programs beside the trainings; {sum(known):.1f} hours of a core for all but trainings on GPUs."
     )

@@ -113,10 +113,10 @@ def binarized_set(folder: Path, split: str, languages: tuple[str | None, str | N
             return stem
         if all(Path(f"{stem}.{language}").is_file() for language in languages):
             raise UsageError(
-                f"{folder} has its {_SETS[split]} set as text (--dataset-impl raw), which is not binarized. Run "
-                "fairseq-preprocess without that option, and give its directory."
+                f"{folder} has its {_SETS.get(split, split)} set as text (--dataset-impl raw), which is not binarized. "
+                "Run fairseq-preprocess without that option, and give its directory."
             )
     raise UsageError(
         f"{folder} holds no binarized {_SETS.get(split, split)} set ({split}.SRC-TGT.SRC.idx and .bin). "
-        f"Give a directory of fairseq-preprocess that has it."
+        "Give a directory of fairseq-preprocess that has it."
     )

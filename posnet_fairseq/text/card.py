@@ -32,7 +32,7 @@ class DatasetCard(msgspec.Struct, omit_defaults=True):
     """What a dataset is made of, and how its text was split into tokens. Every entry may be missing."""
 
     dataset: str | None = None
-    archives: dict[str, Any] | None = None  # digest and license of each archive, by name
+    archives: dict[str, Any] | None = None  # digest and `licence` of each archive, by name
     files_read: dict[str, list[str]] | None = None  # paths of the user's own files, by set
     source_lang: str | None = None  # none, as target_lang, of text of one language
     target_lang: str | None = None

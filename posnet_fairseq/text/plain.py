@@ -10,7 +10,7 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import is_blank, iterate_lines
 
 SEGMENTED = 0.05  # share of lines with marks of subwords from which on a text is not plain
-TOKENIZED = 0.3  # share of lines that end in a space and a full stop from which on a text is tokenized
+TOKENIZED = 0.3  # share of lines that end in a space and a period from which on a text is tokenized
 
 _MARKED = re.compile(r"\S@@( |$)|▁")
 _SPACED_STOPS = (" .", " 。", " ।")
@@ -126,7 +126,7 @@ class PlainText:
 
     @property
     def is_tokenized(self) -> bool:
-        """Whether more than :data:`TOKENIZED` of the lines end in a space and a full stop."""
+        """Whether more than :data:`TOKENIZED` of the lines end in a space and a period."""
         return self.tokenized > TOKENIZED * self.lines
 
 

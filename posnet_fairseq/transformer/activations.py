@@ -1,5 +1,6 @@
 """Activation functions of the feed-forward layers."""
 
+import functools
 from collections.abc import Callable
 from typing import Literal
 
@@ -7,13 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-
-def _gelu(x: Tensor) -> Tensor:
-    return F.gelu(x.float()).type_as(x)
-
-
-def _gelu_accurate(x: Tensor) -> Tensor:
-    return 0.5 * x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3)))
+_gelu_tanh = functools.partial(F.gelu, approximate="tanh")
 
 
 def _linear(x: Tensor) -> Tensor:
@@ -24,9 +19,9 @@ def _linear(x: Tensor) -> Tensor:
 Activation = Literal["relu", "gelu", "gelu_fast", "gelu_accurate", "tanh", "linear"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
-    "gelu": _gelu,
-    "gelu_fast": _gelu_accurate,
-    "gelu_accurate": _gelu_accurate,
+    "gelu": F.gelu,
+    "gelu_fast": _gelu_tanh,
+    "gelu_accurate": _gelu_tanh,
     "tanh": torch.tanh,
     "linear": _linear,
 }

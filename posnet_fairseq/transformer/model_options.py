@@ -10,13 +10,10 @@ from typing import Any
 
 import posnet_fairseq.mixers  # noqa: F401  (registers them: their options are options of the models)
 from posnet_fairseq.mixers.bases.gating import Gate
+from posnet_fairseq.mixers.bases.mixer_options import option as _option
 from posnet_fairseq.mixers.bases.positions import PositionEmbedding
 from posnet_fairseq.registry import close_registry, option_fields
 from posnet_fairseq.transformer.activations import Activation
-
-
-def _option(help_text: str, default: Any = None) -> Any:
-    return field(default=default, metadata={"help": help_text})
 
 
 def _of_task() -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Size:
-    """Layers on each side, widths, and the regularisation the papers used at that size."""
+    """Layers on each side, widths, and the regularization the papers used at that size."""
 
     layers: int
     embed_dim: int

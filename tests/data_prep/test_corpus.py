@@ -126,7 +126,7 @@ BOTH = f"my.en my.de {EVERY}"
             "--source-lang: give a language, as de, gsw, zh_CN or eng_Latn. Without it, the files'",
         ),
         # what is left
-        ("tiny.en tiny.de --valid-every 2", "no subwords can be learnt: no two letters stand together twice"),
+        ("tiny.en tiny.de --valid-every 2", "no subwords can be learned: no two letters stand together twice"),
         (f"{BOTH} --max-length 2", "no sentences are left in the train set (58 dropped, length). Check the text"),
         (f"{BOTH} --merges 5 6 7", "--merges 5 6 7: give one number, or"),
     ],

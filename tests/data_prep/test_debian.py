@@ -92,7 +92,7 @@ def test_texts_have_the_hash_of_their_english(tmp_path):
     ("content", "said"),
     [
         (record("a", "de", "Kurz") + "Package: b\nVersion: 1\n\n", "line 5 .*Give an index Translation-de"),
-        (record("a", "fr", "Court"), "line 1 .*language de"),
+        (record("a", "fr", "Court"), "line 1 .*package in de"),
         ("no index\n", "line 1 .*Description-md5"),
         (b"Package: \xff\n", "is not UTF-8"),
         (

@@ -65,7 +65,7 @@ def is_clean(pair, low, high):
 
 
 def bpe_of(lines, merges):
-    """subword-nmt, learnt from lines."""
+    """subword-nmt, learned from lines."""
     codes = io.StringIO()
     learn_bpe(io.StringIO("".join(f"{line}\n" for line in lines)), codes, merges)
     return codes.getvalue(), BPE(io.StringIO(codes.getvalue())).process_line

@@ -1,4 +1,4 @@
-"""Subwords learnt from a training set."""
+"""Subwords learned from a training set."""
 
 import pytest
 
@@ -35,12 +35,12 @@ def test_of_too_many_words_the_rarest_are_left_out(files, monkeypatch):
     assert count(files) == ({"the": 4, "cat": 1, "sat": 1}, 6)
 
 
-def test_pieces_of_a_long_text_are_learnt_from_some_of_its_lines(files, tmp_path, monkeypatch):
+def test_pieces_of_a_long_text_are_learned_from_some_of_its_lines(files, tmp_path, monkeypatch):
     monkeypatch.setattr(subwords, "MOST_LINES", 2)
     assert learn_pieces(*files, 30, tmp_path / "model", 3)["lines"] == 2
     model = SentencePieces(tmp_path / "model")
     assert model.join(model.split("the cats")) == "the cats"
     learn_pieces(*files, 10, tmp_path / "model", 3)
     (tmp_path / "none").write_text("test\n" * 4)
-    with pytest.raises(UsageError, match=r"they cannot be learnt from this text\. It is empty"):
+    with pytest.raises(UsageError, match=r"they cannot be learned from this text\. It is empty"):
         learn_pieces(tmp_path / "none", files[1], 30, tmp_path / "model", 0)

@@ -50,7 +50,7 @@ def replace_line(path, number, line):
 def test_scores_that_are_not_numbers(data, capsys, model):
     replace_line("good.txt", 5, "Unwort")
     said = refused(capsys, *USUAL, "--metrics", "model", "--out", "report")
-    assert "Model of good on test is not a number in line 5 (lines of this kind: 1)" in said
+    assert "Model of good on test is not a number in line 5 (such lines: 1)" in said
     assert not Path("report").exists()
     # what was a number is kept, what was not is asked for again
     assert "error: 1 of" in refused(capsys, *USUAL, "--metrics", "model", "--cached-only")

@@ -95,3 +95,5 @@ def test_words_are_counted():
     assert found[0].scores["b"]["mean"] == 2  # (2 + 4 + 6) of twice as many
     without_spaces = buckets(["我们今天去看看吧。" + "天" * 3, "GitHub 我们"], [1.0, 1.0])
     assert [bucket.label for bucket in without_spaces] == ["0-9", "10-19"]
+    (mixed,) = buckets(["abcไทยดีมากๆ(ลาว)"], [1.0])
+    assert mixed.label == "10-19"  # abc, eight of Thai, (, three of Lao, )

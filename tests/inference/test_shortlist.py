@@ -1,4 +1,4 @@
-"""Shortlists of invented data: what is learnt, what is read and what is refused."""
+"""Shortlists of invented data: what is learned, what is read and what is refused."""
 
 import collections
 import itertools

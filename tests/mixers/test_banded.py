@@ -138,7 +138,7 @@ def test_gradients_of_the_band(monkeypatch, tails, ratio):
     value = torch.randn(2, 2, 11, 2, dtype=torch.float64, requires_grad=True)
     which = band.Band(1, tails=tails, causal=False)
     assert torch.autograd.gradcheck(lambda w, v: band.mix_band(w, v, which, ratio), (weights, value))
-    with pytest.raises(UsageError, match="create_graph=True: this mixer has no second derivatives"):
+    with pytest.raises(UsageError, match="create_graph=True: posnet's layers have no second derivatives"):
         torch.autograd.grad(band.mix_band(weights, value, which, ratio).sum(), weights, create_graph=True)
 
 
@@ -189,6 +189,13 @@ def test_a_state_stays_what_its_first_step_made_it():
                 if position in (3, 7):
                     state.reorder(torch.tensor([1, 0] if position == 3 else [0, 1]))
         torch.testing.assert_close(torch.cat(found[4:], dim=1), expected[:, 4:], **CLOSE)
+        state = mixer.init_state(2)
+        with torch.inference_mode():
+            mixer.step(tokens[:, :1], state, positions)
+        state.reorder(torch.tensor([1]))  # fewer
+        with torch.no_grad():
+            found = mixer.step(tokens[1:, 1:2], state, positions)
+        torch.testing.assert_close(found, expected[:1, 1:2], **CLOSE)
     state = mixer.init_state(2)
     with torch.no_grad():
         mixer.step(tokens[:, :1], state, positions)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from posnet_fairseq.mixers.bases.context import check_padding
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.dtypes import dtype_name
 from posnet_fairseq.ops.host_sync import may_look_at
@@ -93,8 +94,16 @@ class MixerAttention(nn.Module):
         if padding is not None and padding.dim() == 1:
             padding = padding[None]
         pairs = None if attn_mask is None or (is_causal and self.mixer.causal) else _mask("attn_mask", attn_mask)
-        if pairs is not None and pairs.dim() == 3:
-            pairs = pairs.unflatten(0, (-1, self.num_heads))
+        if padding is not None:
+            check_padding(padding, memory.shape[:2], anywhere=True)
+        if pairs is not None:
+            both = x.size(1), memory.size(1)
+            shapes = both, (len(x) * self.num_heads, *both)
+            if pairs.shape not in shapes:
+                given = f"attn_mask {tuple(pairs.shape)}"
+                raise UsageError(f"{given}: give True at pairs that are not mixed, {shapes[0]} or {shapes[1]}.")
+            if pairs.dim() == 3:
+                pairs = pairs.unflatten(0, (-1, self.num_heads))
 
         # Mixers count positions from the first token, but those of cells from the corner.
         order = None if padding is None or self.mixer.settings.grid else front_order(padding)

@@ -17,7 +17,6 @@ from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.ops import beam_backpointers
 from posnet_fairseq.ops.band import Band
 from posnet_fairseq.ops.band_weights import BandWeights
-from posnet_fairseq.ops.heads import split_heads
 from posnet_fairseq.ops.static_mixing import StaticWeights
 
 
@@ -83,7 +82,7 @@ class BandedMixer(PositionBasedMixer):
         if self.place == "cross" or self.drop_probability or context.need_weights:
             return super().mix_step(query, memory, context)
         assert memory is not None
-        state, new = context.state, split_heads(self.gating.value(memory), self.num_heads)
+        state, new = context.state, self.project_values(memory)
         if state.in_place:
             return self._mix_ancestors(new, context), None
         weights = state.table("weights", context.table_rows, lambda: self._weights_by_slot(context, self.tails))

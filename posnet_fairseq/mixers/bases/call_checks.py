@@ -74,7 +74,7 @@ def check_call(
 
 
 def hidden_pairs(mixer: Any, attn_mask: Tensor, query: Tensor, memory: Tensor) -> Tensor:
-    """Return an ``attn_mask`` as (B or 1, H or 1, N, M).
+    """Return an ``attn_mask`` as (B, H or 1, N, M).
 
     Raises:
         UsageError: it has another shape or type, or the mixer cannot leave out pairs.
@@ -86,7 +86,7 @@ def hidden_pairs(mixer: Any, attn_mask: Tensor, query: Tensor, memory: Tensor) -
     if attn_mask.dtype != torch.bool or attn_mask.shape != shapes.get(attn_mask.dim()):
         given = f"{tuple(attn_mask.shape)} of {dtype_name(attn_mask)}"
         raise UsageError(f"attn_mask {given}: give bool, True at pairs that are not mixed, {pairs} or {shapes[3]}.")
-    return attn_mask.unsqueeze(-3) if attn_mask.dim() < 4 else attn_mask
+    return (attn_mask.unsqueeze(-3) if attn_mask.dim() < 4 else attn_mask).expand(batch, -1, -1, -1)
 
 
 def _check_length(name: str, tokens: Tensor, padding_mask: Tensor | None, most: int | None) -> None:

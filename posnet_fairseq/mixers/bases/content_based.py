@@ -144,7 +144,7 @@ class ContentBasedMixer(TokenMixer):
         def attend(q: Tensor, k: Any, v: Tensor, padding_mask: Tensor | None, hidden: Tensor | None) -> Tensor:
             return self.mix_values(drop(weigh(q, k, padding_mask, hidden)), v, index)
 
-        hidden = None if context.hidden is None else context.hidden.expand(len(q), -1, -1, -1)
+        hidden = context.hidden
         if context.need_weights:
             weights = weigh(q, k, context.padding_mask, hidden)
             return self.mix_values(drop(weights), v, index), weights

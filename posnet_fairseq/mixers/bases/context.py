@@ -19,7 +19,7 @@ Mixed = tuple[Tensor, Tensor | None]
 
 
 class Extras(TypedDict, total=False):
-    """Arguments of a mixer's call that do not change what it returns."""
+    """Arguments of a mixer's call that do not change the type of what it returns."""
 
     padding_mask: Tensor | None
     attn_mask: Tensor | None
@@ -33,9 +33,10 @@ class MixingContext:
     """Arguments of one call of a mixer.
 
     Attributes:
-        positions: (P, D) vectors of the queries' positions from 0 on; None where they are not read.
+        positions: (P, D) vectors of the queries' positions from 0 on; None if there are none.
         memory_positions: (P, memory_dim) vectors of the memory's positions in cross-attention.
         padding_mask: (B, M), True at padding, which follows the real tokens; None if there is none.
+        hidden: (B, H or 1, N, M), True at further pairs that are not mixed; None if there are none.
         length_ratio: γ as source tokens, target tokens; 1 to 1 in self-attention.
         need_weights: also return the mixing weights.
         state: of step-by-step decoding; None in a full pass.

@@ -72,7 +72,6 @@ class DecodingState:
             if name in self.rows:
                 new = torch.cat([self.rows[name], new], dim=2)
             self.rows[name] = new
-            self._room.pop(name, None)
             return new
         old, room = self.rows.get(name), self._room.get(name)
         tokens = 0 if old is None else old.size(2)

@@ -13,8 +13,8 @@ from posnet_fairseq.shared.schema import check_choice, check_range
 MOST_OFFSETS = 2**16
 
 
-def option(help_text: str, default: Any, **metadata: Any) -> Any:
-    """Return a field of a mixer's Config. `default` holds where neither the user nor the size says otherwise."""
+def option(help_text: str, default: Any = None, **metadata: Any) -> Any:
+    """Return a field of options. `default` holds where neither the user nor the size says otherwise."""
     return field(default=default, metadata={"help": help_text, **metadata})
 
 

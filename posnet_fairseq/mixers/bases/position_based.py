@@ -135,7 +135,9 @@ class PositionBasedMixer(TokenMixer):
             return drop(weigh(padding_mask, hidden).expand(value.size(0), -1, queries, -1)) @ value
 
         padding_mask = context.padding_mask
-        hidden = None if context.hidden is None else context.hidden.expand(len(value), -1, -1, -1)
+        hidden = context.hidden
+        if hidden is not None and (own := self.hidden(context.offsets(query.size(1), value.size(2)))) is not None:
+            hidden = hidden | own  # for normalized() to find the queries that see nothing
         if context.need_weights:
             return attend(value, padding_mask, hidden), weigh(padding_mask, hidden)
         recompute = self.should_recompute(energies.size(3))
