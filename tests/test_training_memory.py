@@ -1,7 +1,5 @@
 """Memory of training steps that are simulated, against the profiler's."""
 
-from argparse import Namespace
-
 import pytest
 import torch
 from fairseq.criterions import CRITERION_REGISTRY
@@ -15,7 +13,7 @@ from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.ops.host_sync import may_look_at
 from posnet_fairseq.registry import mixer_names
 from posnet_fairseq.text import synthetic
-from posnet_fairseq.transformer.architectures import apply_arch
+from posnet_fairseq.transformer.architectures import options_of
 
 
 def test_tensors_are_counted_while_they_are_there():
@@ -50,8 +48,7 @@ def profiled(monkeypatch, mixer, words, sentences, length, criterion, **options)
     """Bytes at the peak of making a model and two steps of its training by fairseq on a CPU."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     task = synthetic.task(words)
-    cfg = Namespace(share_all_embeddings=True, max_source_positions=128, max_target_positions=128, **options)
-    apply_arch(cfg, mixer, "tiny")
+    cfg = options_of(mixer, "tiny", 128, **options)
     sample = random_sample(task.source_dictionary, sentences, length)
     loss_of = CRITERION_REGISTRY[criterion](task, sentence_avg=False, label_smoothing=0.1)
 

@@ -5,14 +5,13 @@ from collections.abc import Callable, Iterator
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from posnet_eval.report import wording
 from posnet_eval.report.wording import GAP, fact
 from posnet_eval.statistics.results import Comparison, MetricInfo, TestSetResult
 from posnet_fairseq.shared.errors import visible
-from posnet_fairseq.shared.progress import print_table
+from posnet_fairseq.shared.progress import plain_table, print_table
 
 WIDEST = 24  # characters of a label that are never broken
 MOST_REMARKS = 5  # below the tables and their legend, beside a report that has all of them
@@ -26,10 +25,7 @@ def show(comparison: Comparison, console: Console, has_report: bool = False) -> 
     for test_set in comparison.test_sets:
         # It may be wider than the table.
         title = Text(wording.title(test_set), "table.title", no_wrap=True, overflow="ignore")
-        table = Table(
-            title=title, box=None, padding=(0, 2, 0, 0), pad_edge=False, title_justify="left",
-            header_style="bold underline",
-        )  # fmt: skip
+        table = plain_table(title=title, title_justify="left")
         # rich cuts words in columns that may shrink: only the first may.
         longest = max(map(len, comparison.labels.values()))
         table.add_column("", overflow="fold", min_width=min(longest, WIDEST))
@@ -54,9 +50,7 @@ def markdown(comparison: Comparison) -> str:
     parts = []
     for test_set in comparison.test_sets:
         head = ["", *map(_escaped, comparison.columns), *(info.label for info in test_set.metrics)]
-        lines = [head, ["---"] + ["---:"] * (len(head) - 1)]
-        lines += _rows(comparison, test_set, ("**", "**"), _escaped)
-        rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        rows = wording.markdown_table(head, _rows(comparison, test_set, ("**", "**"), _escaped))
         parts.append(f"**{_escaped(wording.title(test_set))}**\n\n{rows}")
     below = [*wording.legend(comparison), *wording.remarks(comparison)]
     parts.append("\n".join(_escaped(visible(line)) for line in below))

@@ -1,6 +1,6 @@
 """Wording of marks, tests and signatures that all tables share."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from posnet_eval.inputs.hygiene import counted
 from posnet_eval.inputs.plan import SEEDS, SYMBOLS, TESTS, Fact
@@ -32,6 +32,12 @@ def fact(value: Fact | None) -> str:
     if value is None:
         return GAP
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown, whose columns but the first are of numbers."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def listed(words: Iterable[str]) -> str:

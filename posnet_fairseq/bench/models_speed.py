@@ -26,7 +26,7 @@ from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.text import synthetic
-from posnet_fairseq.transformer.architectures import apply_arch
+from posnet_fairseq.transformer.architectures import options_of
 from posnet_fairseq.transformer.model import Transformer
 from posnet_fairseq.transformer.sizes import SIZES
 
@@ -51,14 +51,8 @@ def fairseq_transformer(task: SimpleNamespace, size: str, positions: int) -> Tra
 
 def mixer_transformer(task: SimpleNamespace, mixer: str, size: str, positions: int) -> MixerTransformer:
     """Return posnet's model of a size, with a mixer in encoder and decoder, trained like fairseq's."""
-    options = Namespace(
-        share_all_embeddings=True,
-        max_source_positions=positions,
-        max_target_positions=positions,
-        # fairseq's Transformer has no dropout on attention weights by default.
-        attention_dropout=0.0,
-    )
-    apply_arch(options, mixer, size)
+    # fairseq's Transformer has no dropout on attention weights by default.
+    options = options_of(mixer, size, positions, attention_dropout=0.0)
     return MixerTransformer.build_model(options, task)
 
 

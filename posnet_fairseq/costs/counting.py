@@ -1,7 +1,6 @@
 """Parameters of models, and multiplications of mixers."""
 
 import dataclasses
-from argparse import Namespace
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +11,7 @@ from posnet_fairseq.mixers.bases.building import build_mixer
 from posnet_fairseq.mixers.bases.mixer_options import choices
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer
-from posnet_fairseq.transformer.architectures import apply_arch
+from posnet_fairseq.transformer.architectures import options_of
 from posnet_fairseq.transformer.model import Transformer, build_transformer
 from posnet_fairseq.transformer.sizes import SIZES, of_arch
 
@@ -26,9 +25,7 @@ def build(
     **options: str | bool | int,
 ) -> Transformer:
     """Return a model of a size with shared embeddings, in evaluation mode; its weights take no memory on ``meta``."""
-    positions = {"max_source_positions": max_positions, "max_target_positions": max_positions}
-    cfg = Namespace(share_all_embeddings=True, **positions, **options)
-    apply_arch(cfg, mixer, size)
+    cfg = options_of(mixer, size, max_positions, **options)
     with torch.device(device):
         return build_transformer(cfg, words, words).eval()
 

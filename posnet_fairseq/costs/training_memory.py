@@ -2,7 +2,6 @@
 
 import contextlib
 import weakref
-from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from unittest import mock
@@ -18,7 +17,7 @@ from posnet_fairseq.mixers import attention
 from posnet_fairseq.mixers.bases import position_based
 from posnet_fairseq.ops import chunks, host_sync
 from posnet_fairseq.ops.output_loss import output_loss
-from posnet_fairseq.transformer.architectures import apply_arch
+from posnet_fairseq.transformer.architectures import options_of
 from posnet_fairseq.transformer.model import PADDING, Transformer, build_transformer
 from posnet_fairseq.transformer.placement import mixer_at
 
@@ -105,9 +104,7 @@ def training_memory(
     a buffer.
     """
     dtype, state_bytes = PRECISIONS[precision]
-    positions = {f"max_{side}_positions": max(length, 128) for side in ("source", "target")}
-    cfg = Namespace(**({"share_all_embeddings": True} | positions | options))
-    apply_arch(cfg, mixer, size)
+    cfg = options_of(mixer, size, max(length, 128), **options)
     if mixer_at(cfg, "cross").reads_length_ratio and cfg.length_ratio in (None, "auto"):
         cfg.length_ratio = "1"
     source = torch.randint(PADDING + 3, words, (max(1, tokens // length), length))

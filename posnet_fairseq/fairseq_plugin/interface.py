@@ -13,6 +13,7 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
 from posnet_fairseq.inference.weights import MIXERS, check_weights, describe_mixers, other_weights
+from posnet_fairseq.mixers.bases.decoding_state import order_of_sentences
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.causal import CausalDecoder, DecoderState, Features
@@ -53,7 +54,7 @@ class MixerEncoder(Encoder, _WithoutDictionary, FairseqEncoder):
     def reorder_encoder_out(self, encoder_out: dict[str, list[Any]], new_order: Tensor) -> dict[str, list[Any]]:
         """Return the output for the sentences `new_order`, in that order: fairseq's beam search picks and repeats."""
         encoded = encoder_out[KEY][0]
-        reordered = encoded.reorder(new_order)
+        reordered = encoded.select(*order_of_sentences(new_order, encoded.states.size(0), encoded.beam))
         if reordered.states is encoded.states:  # the hypotheses of a sentence share its row, and none moved
             return encoder_out | {KEY: [reordered]}
         return _as_dict(reordered)

@@ -1,26 +1,15 @@
 """Mixing with static weights: one table for all sentences of a batch."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from posnet_fairseq.ops.band_weights import BandWeights
+
 # Where real tokens have a smaller share of a query's weight than this (or 1e-10), each sentence is computed by itself:
 # dividing by so small a share would lose digits.
 SMALLEST_SHARE = {torch.float16: 2.0**-6}
-
-
-class StaticWeights(Protocol):
-    """Weights shared by all sentences: :class:`SharedWeights`, :class:`posnet_fairseq.ops.band_weights.BandWeights`."""
-
-    def real_share(self, padding_mask: Tensor) -> Tensor:
-        """Return the share of each query's weight on real tokens: (B, H, N) for a mask (B, M), True at padding."""
-        ...
-
-    def mix(self, value: Tensor) -> Tensor:
-        """Return weighted sums (B, H, N, d) of values (B, H, M, d)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -44,10 +33,13 @@ class SharedWeights:
         return (weights @ columns).view(heads, queries, batch, width).permute(2, 0, 1, 3)
 
 
+StaticWeights = SharedWeights | BandWeights
+
+
 def is_exact(share: Tensor, dtype: torch.dtype, padded_queries: Tensor | None) -> bool:
     """Return whether the weight on padding can be taken out of sums over all tokens without losing digits.
 
-    `share` is that of :meth:`StaticWeights.real_share`; `padded_queries`, (B, N), do not matter.
+    `share` is that of :meth:`SharedWeights.real_share`; `padded_queries`, (B, N), do not matter.
     """
     real = share if padded_queries is None else share.masked_fill(padded_queries[:, None], 1)
     return bool(real.min() >= SMALLEST_SHARE.get(dtype, 1e-10))
@@ -57,7 +49,7 @@ def mix_real(weights: StaticWeights, value: Tensor, share: Tensor) -> Tensor:
     """Return weighted means of the real tokens of each sentence, (B, H, N, d), by weights of all tokens.
 
     The weight on padding is taken out of the sums and out of what they are divided by; :func:`is_exact` tells whether
-    that is exact. Weights sum to 1; values are zeros at padding; `share` is that of :meth:`StaticWeights.real_share`.
+    that is exact. Weights sum to 1; values are zeros at padding; `share` is that of :meth:`SharedWeights.real_share`.
     """
     smallest = SMALLEST_SHARE.get(value.dtype, 1e-10)
     return (weights.mix(value) / share.masked_fill(share < smallest, 1)[..., None]).to(value.dtype)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from posnet_fairseq.runs.command_stage import CommandStage, Work, do, last_attempt, settings_of
 from posnet_fairseq.runs.commands import USER_DIR, prepare
@@ -21,7 +20,7 @@ from posnet_fairseq.runs.training import Training, best_validation, train, train
 from posnet_fairseq.shared.common_options import versions
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import cores
-from posnet_fairseq.shared.progress import print_table
+from posnet_fairseq.shared.progress import plain_table, print_table
 from posnet_fairseq.shared.user_dir import import_user_dir
 
 
@@ -137,7 +136,7 @@ def figures(run: Path) -> tuple[str, str, str, str]:
 
 def print_figures(seed: int, runs: Sequence[Path]) -> None:
     """Print the figures of runs."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold underline")
+    table = plain_table()
     table.add_column("", no_wrap=True)
     for column in ("params", "train\ntokens/s", "perplexity\nvalidation", "perplexity\ntest"):
         table.add_column(column, justify="right", no_wrap=True)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from posnet_fairseq.runs.compare import SystemsSettings, check_options, job
 from posnet_fairseq.runs.devices import shares
@@ -22,7 +21,7 @@ from posnet_fairseq.runs.training import best_validation
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.failures import DIVERGED
 from posnet_fairseq.shared.files import write_lines
-from posnet_fairseq.shared.progress import print_table, shown
+from posnet_fairseq.shared.progress import plain_table, print_table, shown
 
 # Options of fairseq-train by the settings that have their values, in the order in which they are chosen.
 OPTIONS = {"lrs": "--lr", "dropouts": "--dropout", "clip_distances": "--clip-distance"}
@@ -144,7 +143,7 @@ def _write(folder: Path, systems: Sequence[System], best: Mapping[str, Mapping[s
 
 
 def _print(best: Mapping[str, Mapping[str, str]], trials: Trials) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold underline")
+    table = plain_table()
     for column in ("system", *(option.strip("-") for option in OPTIONS.values()), "perplexity", "at update", ""):
         table.add_column(column, justify="left" if column in ("system", "") else "right", no_wrap=True)
     for name, its in trials.items():

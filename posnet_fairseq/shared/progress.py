@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 from rich.console import Console
 from rich.measure import measure_renderables
@@ -23,6 +24,11 @@ def console(quiet: bool = False) -> Console:
     # file: kept while the messages of a library are redirected
     terminal = sys.stderr.isatty()
     return Console(file=sys.stderr, force_terminal=terminal, highlight=False, soft_wrap=True, quiet=quiet)
+
+
+def plain_table(**settings: Any) -> Table:
+    """Return a table without lines, whose columns begin below their underlined names."""
+    return Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold underline", **settings)
 
 
 def print_table(table: Table, out: Console) -> None:

@@ -1,10 +1,11 @@
 """Tables of a study in Markdown."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import chain, groupby
 
 from posnet_eval.inputs.plan import RESAMPLES, SEED, SYMBOLS
 from posnet_eval.report.wording import GAP, decimal, signed
+from posnet_eval.report.wording import markdown_table as _table
 from posnet_eval.statistics.significance import Contrast
 from posnet_fairseq.studies.analysis import Analysis
 from posnet_fairseq.studies.protocol import Claim, LiteratureBleu
@@ -31,11 +32,6 @@ def _tables(analysis: Analysis) -> Iterator[tuple[str, str]]:
     yield "Differences that could have been found", _power(analysis)
     yield "What users pay for", _costs(analysis)
     yield "What the trainings took", _effort(analysis)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _number(value: float | None, form: str = "{:.1f}") -> str:

@@ -1,6 +1,7 @@
 """The architectures: every mixer times every size."""
 
 import dataclasses
+from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import Field
 from typing import Any
@@ -23,6 +24,14 @@ def gpt_archs() -> dict[str, tuple[str, str]]:
     """Return the mixer and the size of every architecture of language models, sorted by mixer."""
     decoders = [name for name in mixer_names() if "decoder" in get_mixer(name).places]
     return {f"gpt_{size}_{name}": (name, size) for name in decoders for size in GPT_SIZES}
+
+
+def options_of(mixer: str, size: str, max_positions: int, **options: Any) -> Namespace:
+    """Return complete options of a translation model, with one embedding unless `options` say otherwise."""
+    positions = {"max_source_positions": max_positions, "max_target_positions": max_positions}
+    cfg = Namespace(**({"share_all_embeddings": True} | positions | options))
+    apply_arch(cfg, mixer, size)
+    return cfg
 
 
 def apply_arch(cfg: Any, mixer: str, size: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posnet_fairseq.mixers.bases.decoding_state import DecodingState, order_of_sentences
+from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.positions import Positions
 from posnet_fairseq.ops.dropout import Dropout
@@ -28,14 +28,6 @@ class EncoderOutput:
     embedding: Tensor | None = None  # (S, M, D) of the words, without positions
     layers: tuple[Tensor, ...] = ()  # (S, M, D) the input of the first and the output of every layer, if asked for
     cross_states: list[DecodingState] = field(default_factory=list)  # of each cross-attention, in decoding
-
-    def reorder(self, order: Tensor) -> "EncoderOutput":
-        """Return the output for hypotheses `order`, (R,), as beam search picks and repeats them.
-
-        Repetitions are stored once and counted in :attr:`beam` while those of a sentence follow one another. The
-        states of cross-attention move along.
-        """
-        return self.select(*order_of_sentences(order, self.states.size(0), self.beam))
 
     def select(self, sentences: Tensor | None, beam: int) -> "EncoderOutput":
         """Return the output for the sentences with numbers (S',), None for all, with `beam` hypotheses each.
