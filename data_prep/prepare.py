@@ -15,7 +15,7 @@ from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
 from posnet_data_prep.pipeline.publish import is_published, publish, refuse_foreign, sentences
 from posnet_data_prep.pipeline.sets import LONGEST_WORD
-from posnet_data_prep.sources.download import Downloads
+from posnet_data_prep.sources.download import URL_STARTS, Downloads
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.disk import are_on_one_disk, free_bytes, refuse_too_little_disk
 from posnet_fairseq.shared.errors import UsageError
@@ -148,5 +148,5 @@ def _refuse_inputs_within(options: argparse.Namespace) -> None:
     for name in ("train", "valid", "test", "downloads", "mirror", "like"):
         given = getattr(options, name, None) or []
         for path in given if isinstance(given, list) else [given]:
-            if "://" not in str(path) and Path(os.path.realpath(path)).is_relative_to(out):
+            if not str(path).startswith(URL_STARTS) and Path(os.path.realpath(path)).is_relative_to(out):
                 raise UsageError(f"{path} is in {options.out}, where files will be replaced. Choose another --out.")

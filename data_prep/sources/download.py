@@ -18,6 +18,7 @@ from posnet_fairseq.shared.progress import Bar, ProgressReporter
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.shared.schema import read_json
 
+URL_STARTS = ("http://", "https://")  # of a mirror that is no folder
 _URL_CHARACTERS = "%/:?=&[]@+,;~"  # all others are quoted
 
 
@@ -29,7 +30,7 @@ class Downloads:
         self._report = report
         self._url: str | None = None
         self._local: Path | None = None
-        if mirror and mirror.startswith(("http://", "https://")):
+        if mirror and mirror.startswith(URL_STARTS):
             self._url = quote(mirror.rstrip("/"), safe=_URL_CHARACTERS)
         elif mirror:
             self._local = Path(mirror)
