@@ -18,7 +18,17 @@ logging.getLogger().setLevel(logging.WARNING)  # fairseq has lowered it
 
 HERE = Path(__file__).parent
 SIZE, WORDS, LENGTH = "base", 43650, 25  # architecture, vocabulary and tokens for which cost is given
-SENTENCE = "Restart the server to apply the new settings."  # of the plots of content-based mixers
+# Folders of pictures of mixers: what the models are, and the sentence of those that depend on one.
+PICTURES = {
+    "multi30k": (
+        "model of size `_multi30k`, trained until its perplexity rose",
+        "A man in a red hat is playing the guitar on the street.",
+    ),
+    "quickstart": (
+        "tiny model after 1,000 updates on the quickstart's corpus, with the sign of posnet 0.1, m - n",
+        "Restart the server to apply the new settings.",
+    ),
+}
 
 # Pages whose text is a file of the repository.
 REPOSITORY = {name.lower(): f"{name}.md" for name in ("README", "RESULTS", "CHANGELOG", "CONTRIBUTING")}
@@ -138,14 +148,15 @@ def _raised(escaped: str) -> str:
 
 
 def _picture(name: str) -> str:
-    if not (HERE / "pictures" / "mixers" / f"{name}.png").exists():
-        return ""
-    sentence = "" if get_mixer(name).static else f', for the sentence "{SENTENCE}"'
-    return (
-        f"![The mean weight at each distance, a line for every head](../pictures/mixers/{name}.png)\n\n"
-        "(The mean weight at each distance, in the encoder of a tiny model trained on the quickstart's corpus"
-        f"{sentence}; the axis has the sign of posnet 0.1, m - n; see [Results](../results.md).)"
-    )
+    for folder, (model, sentence) in PICTURES.items():
+        if (HERE / "pictures" / folder / f"{name}.png").exists():
+            of_sentence = "" if get_mixer(name).static else f', for the sentence "{sentence}"'
+            return (
+                f"![The mean weight at each offset, a line for every head](../pictures/{folder}/{name}.png)\n\n"
+                f"(The mean weight at each offset, in the encoder of a {model}{of_sentence}; see "
+                "[Results](../results.md).)"
+            )
+    return ""
 
 
 def _cost(mixer: type[TokenMixer], figures: dict[str, str]) -> str:
