@@ -170,9 +170,10 @@ def _languages(options: argparse.Namespace, sets: Mapping[str, Sequence[Path]]) 
         raise UsageError(f"source and target are both {chosen[0]}. Give --source-lang and --target-lang.")
     for name, files in sides.items():
         for path, side in files:
-            if tag_of(path).replace("-", "_") == chosen[1 - side]:
+            tag, own, other = tag_of(path).replace("-", "_"), chosen[side], chosen[1 - side]
+            if tag == other or code_of(tag) == code_of(other) != code_of(own):
                 place = f"the {('source', 'target')[side]}, {given[side]}"
-                raise UsageError(f"--{name}: {path} stands for {place}, and ends in {given[1 - side]}.")
+                raise UsageError(f"--{name}: {path} stands for {place}, and ends in {tag_of(path)}.")
     return chosen
 
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from typing import TypeGuard
 
 from rich.console import Console
 
 from posnet_eval.inputs.loading import load
-from posnet_eval.inputs.plan import RESAMPLES, RUNNING, SEED, SETTINGS, TRIALS, Text, plan_of_one_test_set
+from posnet_eval.inputs.plan import RESAMPLES, RUNNING, SEED, SETTINGS, TRIALS, Text, metric_names, plan_of_one_test_set
 from posnet_eval.report.tables import show
 from posnet_eval.statistics.results import Comparison
 from posnet_eval.statistics.scoring import compare
@@ -97,7 +98,11 @@ def score(
     given = locals()
     settings = {name: given[name] for name in (*SETTINGS, *RUNNING)} | ({"device": "cpu"} if cpu else {})
     with called_from_python(**_RENAMED):
-        settings |= {"metrics": _names(metrics), "cache": None if cache is None else Path(cache)}
+        for name, kind in {"language_pair": str, "test_set": str, "lowercase": bool}.items():
+            if not isinstance(given[name], kind | None):
+                raise UsageError(f"{name} {given[name]!r:.60}: give a value of type {kind.__name__}.")
+        chosen = metric_names(metrics) if isinstance(metrics, str) else _names(metrics)
+        settings |= {"metrics": chosen, "cache": None if cache is None else Path(cache)}
         plan = plan_of_one_test_set(
             _outputs(hypotheses),
             () if references is None else _texts(references, "references"),
@@ -113,7 +118,10 @@ def _outputs(hypotheses: object) -> dict[str, tuple[Text, ...]]:
     """Return {system: one text for each run}."""
     if not isinstance(hypotheses, Mapping):
         return {SYSTEM: _texts(hypotheses, "hypotheses")}
-    return {str(name): _texts(of, f"hypotheses of {name!r}") for name, of in hypotheses.items()}
+    names = _names(hypotheses)
+    if len(set(names)) < len(names):
+        raise UsageError(f"hypotheses: systems {', '.join(names)}: give each a name of its own.")
+    return {name: _texts(of, f"hypotheses of {name!r}") for name, of in zip(names, hypotheses.values(), strict=True)}
 
 
 def _names(given: object) -> tuple[str, ...]:
@@ -122,7 +130,7 @@ def _names(given: object) -> tuple[str, ...]:
 
 def _texts(given: object, name: str) -> tuple[Text, ...]:
     """Return one or several texts: a text, or a sequence of texts."""
-    if isinstance(given, Iterable) and not isinstance(given, str | bytes | PathLike):
+    if _is_ordered(given):
         given = tuple(given)
         if given and not any(isinstance(item, str) for item in given):
             return tuple(_text(item, f"{name}, number {number}") for number, item in enumerate(given, 1))
@@ -133,7 +141,7 @@ def _text(given: object, name: str) -> Text:
     """Return a text: a path, or lines, each of which could be a line of a file in UTF-8."""
     if isinstance(given, PathLike):
         return Path(given)
-    lines = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else (None,)
+    lines = tuple(given) if _is_ordered(given) else (None,)
     for number, line in enumerate(lines, 1):
         if not isinstance(line, str) or not _LINE.fullmatch(line):
             raise UsageError(
@@ -141,3 +149,7 @@ def _text(given: object, name: str) -> Text:
                 "lines of type str, without line breaks, NUL characters and halves of surrogate pairs."
             )
     return lines
+
+
+def _is_ordered(given: object) -> TypeGuard[Iterable[object]]:
+    return isinstance(given, Iterable) and not isinstance(given, str | bytes | PathLike | set | frozenset | Mapping)

@@ -11,7 +11,7 @@ from rich.console import Console
 from posnet_eval.inputs import plan as plans
 from posnet_eval.inputs.configuration import read_plan
 from posnet_eval.inputs.loading import load
-from posnet_eval.inputs.plan import Plan
+from posnet_eval.inputs.plan import Plan, metric_names
 from posnet_eval.metrics import METRICS
 from posnet_eval.metrics.base import MetricOptions
 from posnet_eval.report.publish import as_json, check, publish
@@ -69,7 +69,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--baseline", help="system that † marks differences from (default: the first)")
     parser.add_argument("--baseline2", help="system that ‡ marks differences from")
-    parser.add_argument("--metrics", type=_names, help=f"names, of {','.join(METRICS)} (default: bleu,chrf)")
+    parser.add_argument("--metrics", type=metric_names, help=f"names, of {','.join(METRICS)} (default: bleu,chrf)")
     parser.add_argument("--out", type=a_path, help="folder for the report: HTML, Markdown, LaTeX, CSV, TSV and JSON")
     parser.add_argument("--json", action="store_true", help="print the report as JSON instead of a table")
     parser.add_argument("--latex-intervals", action="store_true", help="show 95%% intervals in the LaTeX table, too")
@@ -104,10 +104,6 @@ def make_parser() -> argparse.ArgumentParser:
     add_device_option(parser)
     parser.add_argument("--workers", type=int, default=cores(), help="number of processes (default: one for each core)")
     return parser
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(text.lower().replace(",", " ").split())
 
 
 def _outputs(given: Sequence[str]) -> dict[str, tuple[Path, ...]]:

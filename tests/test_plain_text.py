@@ -57,6 +57,12 @@ def test_other_formats_are_named(tmp_path, content, expected):
         read_text(path)
 
 
+def test_an_entity_breaks_no_line(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(data(["<seg>a&#10;b&#x0D;</seg>", "<seg>c&#32;&#32;d</seg>"]))
+    assert read_text(path) == ["a b", "c d"]
+
+
 @pytest.mark.parametrize("lines", [["a\tb"], ["a\tb", "c d"], ["<b>a</b>", "<seg id=1>a</seg>"], ["BZh9 a"], [], [""]])
 def test_plain_text_stays(tmp_path, lines):
     path = tmp_path / "file"

@@ -27,9 +27,10 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.shared.stages import PROGRESS, FolderStage
-from posnet_fairseq.text.card import DatasetCard
+from posnet_fairseq.text.card import CARD, DatasetCard
 from posnet_fairseq.text.dictionary import dictionary_file
 from posnet_fairseq.text.languages import code_of
+from posnet_fairseq.text.pipeline import companion
 from posnet_fairseq.text.subwords import Merges, SentencePieces, Subwords
 from posnet_fairseq.text.tokenizers import Tokenizer
 
@@ -72,6 +73,8 @@ class Vocabulary:
                 f"--like {folder}: give the folder of a whole dataset of posnet-prepare from {' to '.join(languages)}. "
                 f"This one {problem}."
             )
+        for path in (*merges, *dictionaries):
+            companion(folder / CARD, path.name, card)
         kind = "bpe" if card.bpe_codes else "sentencepiece"
         return cls(kind, [card.words[language] for language in languages], names, merges, dictionaries)
 

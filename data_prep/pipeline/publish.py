@@ -19,7 +19,7 @@ from posnet_fairseq.shared.records import are_intact
 from posnet_fairseq.shared.stages import LOCK, PARTIAL, FolderStage, remove
 from posnet_fairseq.text.binary_format import read_tokens
 from posnet_fairseq.text.card import CARD, DatasetCard, Restored
-from posnet_fairseq.text.dictionary import Dictionary
+from posnet_fairseq.text.dictionary import Dictionary, dictionary_file
 from posnet_fairseq.text.languages import bleu_tokenizer, code_of
 from posnet_fairseq.text.tokenizers import has_moses_rules
 
@@ -33,9 +33,13 @@ def is_published(out: Path, goal: FolderStage) -> bool:
 
 
 def refuse_foreign(out: Path, stages: Path) -> None:
-    """Refuse the folder of a dataset that has files which posnet-prepare has not made there."""
-    if out.is_dir() and any(out.iterdir()) and not (stages / LOCK).exists() and not _card(out).files:
+    """Refuse the folder of a dataset that has files which posnet-prepare has not made there, or not as they are."""
+    files = _card(out).files
+    if out.is_dir() and any(out.iterdir()) and not (stages / LOCK).exists() and not files:
         raise UsageError(f"{out} exists already, and this posnet-prepare did not make it. Choose another --out.")
+    for name, state in files.items():
+        if (out / name).is_file() and not are_intact(out, {name: state}):
+            raise UsageError(f"{out / name} was changed since posnet-prepare made it. Move it away, and run again.")
 
 
 def _card(out: Path) -> DatasetCard:
@@ -180,7 +184,7 @@ def restoration(folder: Path, pipeline: DatasetPipeline) -> dict[str, dict[str, 
     for name in pipeline.text.counts:
         for language, tokenizer, subwords in sides if name != "train" else ():
             ending = f".{language}" if is_pair else ""
-            dictionary = Dictionary.load(folder / f"dict{ending}.txt")
+            dictionary = Dictionary.load(folder / dictionary_file(language if is_pair else ""))
             stem = folder / (f"{name}.{'-'.join(pipeline.languages)}{ending}" if is_pair else name)
             tokens, sizes = read_tokens(stem)
             lines = np.split(tokens, np.cumsum(sizes)[:-1])

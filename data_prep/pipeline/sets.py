@@ -20,7 +20,6 @@ DROPPED = "dropped, "  # beginning of the name of a count, in front of the reaso
 NOT_NFC, IN_TRAINING = "lines not in NFC", "lines also in training"
 # Likewise of pairs that --drop-copies and --drop-other-scripts drop from the training text, by the reason.
 ODD = {"copy": "lines with equal sides", "script": "lines in another script"}
-BETWEEN_REPORTS = 10_000  # lines
 
 
 def fault(recipe: Recipe, source: str, target: str) -> str | None:
@@ -59,10 +58,8 @@ def split(texts: Sequence[Path], destinations: Path, recipe: Recipe, bar: Bar) -
     with ExitStack() as stack:
         readers = [stack.enter_context(open(path, "rb")) for path in texts]
         file = stack.enter_context(open(destinations, "w", encoding="utf-8"))
-        for row in zip(*readers, strict=True):
+        for row in bar.over(zip(*readers, strict=True)):
             counts["read"] += 1
-            if counts["read"] % BETWEEN_REPORTS == 0:
-                bar.move_to(counts["read"])
             lines = [line.decode() for line in row]
             problem = None
             if recipe.clean == "words":
@@ -73,7 +70,6 @@ def split(texts: Sequence[Path], destinations: Path, recipe: Recipe, bar: Bar) -
             name = "valid" if recipe.valid_every and number % recipe.valid_every == 0 else "train"
             counts[f"{DROPPED}{problem}" if problem else name] += 1
             file.write("-\n" if problem else f"{name}\n")
-        bar.move_to(counts["read"])
     return dict(counts)
 
 

@@ -18,6 +18,7 @@ from posnet_data_prep.dataset import Recipe
 from posnet_data_prep.pipeline.lines import Columns, Rows, map_lines
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import Bar
+from posnet_fairseq.text.subwords import SentencePieces
 
 MODEL = "sentencepiece.model"
 # subword-nmt takes 1.3 kB for each different word, and time. The rarest words of a larger text are left out: words that
@@ -113,8 +114,7 @@ def learn_pieces(
                 raise UsageError(f"--pieces {pieces}: this text has more characters. Give {least} or more.") from error
             reason = str(error).split("] ")[-1] or "It is empty."
             raise UsageError(f"--pieces {pieces}: they cannot be learned from this text. {reason}") from error
-    learned = sentencepiece.SentencePieceProcessor(model_file=str(path)).vocab_size()
-    return {"pieces": learned - BYTES * lossless, "lines": -(-lines // step)}
+    return {"pieces": len(SentencePieces(path).pieces) - BYTES * lossless, "lines": -(-lines // step)}
 
 
 def _training_lines(destinations: Path, files: Sequence[Path]) -> Iterator[str]:

@@ -21,7 +21,6 @@ from posnet_fairseq.text.plain import PlainText, iterate_text, segments
 
 COMPRESSION = 3.5  # bytes of text for each byte of a compressed file, about
 PARTS = 20  # of a text without validation and test set, each becomes one part
-BETWEEN_REPORTS = 10_000  # lines
 
 _DROPPED = re.compile(r"<url>|<talkid>|<keywords>")
 _KEPT_TAGS = re.compile(r"</?(?:title|description)>")
@@ -61,7 +60,7 @@ class Reader:
 def read_table(path: Path) -> Iterator[tuple[str, ...]]:
     """Yield the pairs of a file with two columns that a tab separates."""
     for number, line in enumerate(iterate_lines(path), start=1):
-        columns = tuple(line.split("\t"))
+        columns = tuple(column.removesuffix("\r") for column in line.split("\t"))
         if len(columns) != 2:
             raise UsageError(
                 f"{path}: line {number} has {len(columns)} columns with tabs between, two are expected: the sentence "
@@ -110,18 +109,13 @@ def write_set(
             for language in languages
         ]
         for part in parts:
-            lines = 0
             watched = [PlainText() for _ in languages]
             with report.stage(f"read {part.title}") as bar:
-                for pair in part.pairs():
+                for pair in bar.over(part.pairs()):
                     for file, text, line in zip(files, watched, pair, strict=True):
                         text.add(line)
                         file.write(f"{line}\n")
-                    lines += 1
-                    if lines % BETWEEN_REPORTS == 0:
-                        bar.move_to(lines)
-                bar.move_to(lines)
-            counts[part.title] = counts.get(part.title, 0) + lines
+            counts[part.title] = counts.get(part.title, 0) + watched[0].lines
             for number, text in enumerate(watched):
                 tokenized |= tokenized_lines(text, part.paths[min(number, len(part.paths) - 1)])
     return {"lines": sum(counts.values()), "corpora": counts, "tokenized": tokenized}

@@ -13,7 +13,7 @@ from posnet_eval.metrics.base import WITHOUT_SPACES
 from posnet_fairseq.shared.errors import UsageError, option, visible
 from posnet_fairseq.shared.files import is_blank, read_lines
 from posnet_fairseq.shared.progress import shown
-from posnet_fairseq.text.languages import code_of, tag_of
+from posnet_fairseq.text.languages import bleu_tokenizer, code_of, tag_of
 from posnet_fairseq.text.plain import PlainText, has_subwords, plain_lines
 
 _HYPOTHESIS = re.compile(r"^(?P<kind>[HD])-(?P<number>\d+)\t(?P<score>-?[\d.einfa+-]+)\t(?P<text>.*)$")
@@ -164,8 +164,8 @@ class _Loader:
         if "bleu" in metrics and (tokenizer or own.get(code)) not in (*own.values(), *_SPLIT_ALL):
             choice = ", ".join(dict.fromkeys((*own.values(), *_SPLIT_ALL)))
             self.problems.append(
-                f"{start} by BLEU's tokenizer {tokenizer or '13a'}. {give(own)} {option('tokenize')}: {choice}, none "
-                "for words between spaces."
+                f"{start} by BLEU's tokenizer {tokenizer or bleu_tokenizer(code)[0]}. {give(own)} "
+                f"{option('tokenize')}: {choice}, none for words between spaces."
             )
         if "ter" in metrics and script != "HANGUL" and code not in WITHOUT_SPACES:
             split = [code for code in own if code in WITHOUT_SPACES]

@@ -1,5 +1,6 @@
 """The plan of a comparison, as a command line, a configuration file or a Python call gives it."""
 
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from posnet_eval.metrics import METRICS, get_metric
 from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.processes import check_workers
+from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.shared.schema import check_range
 
 RESAMPLES, TRIALS, SEED = 1000, 10_000, 12345  # sacreBLEU's
@@ -49,7 +51,7 @@ class TestSet:
     def __post_init__(self) -> None:
         problem = ""
         for runs in self.outputs.values():
-            files = [run for run in runs if isinstance(run, Path)]
+            files = [os.path.realpath(run) for run in runs if isinstance(run, Path)]
             if len(set(files)) < len(files):
                 problem = "a file is given twice as a run of a system. Give each run once"
         if bool(self.references) == bool(self.sacrebleu_name) or (self.source is not None and self.sacrebleu_name):
@@ -127,10 +129,16 @@ def plan_of_one_test_set(
     **settings: Any,
 ) -> Plan:
     """Return a plan of systems {name: one text for each run} on one test set; settings are other attributes of it."""
-    name = test_set or (references and isinstance(references[0], Path) and references[0].stem) or "test"
+    file = references[0] if references and isinstance(references[0], Path) else None
+    name = test_set or (" ".join(shown(file.stem).split()) if file else "") or "test"
     found = TestSet(name, language_pair(languages), source, references, test_set or "", outputs)
     systems = {system: system for system in outputs}
     return Plan(systems=systems, test_sets=(found,), **{"baselines": default_baselines(outputs), **settings})
+
+
+def metric_names(text: str) -> tuple[str, ...]:
+    """Return the names of metrics that are between commas or spaces."""
+    return tuple(text.lower().replace(",", " ").split())
 
 
 def default_baselines(systems: Iterable[str]) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ class Difference:
     @property
     def arrow(self) -> str:
         """ "↑" significantly better, "↓" significantly worse, "=" equal outputs, else ""."""
-        if self.same or self.p is None:
+        if self.p is None:
             return "="
         if self.p > SIGNIFICANT:
             return ""

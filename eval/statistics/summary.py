@@ -153,6 +153,8 @@ def _remarks(texts: Texts, plan: Plan) -> Iterator[hygiene.Remark]:
         yield hygiene.Remark("", f"only {few}: intervals and p-values mean little below {FEWEST_LINES}")
     yield from hygiene.given_remarks(texts.sources, texts.references)
     for name, runs in texts.outputs.items():
+        if len(set(runs)) < len(runs):
+            yield hygiene.Remark(name, "runs with equal outputs, which say nothing about the variation over seeds")
         for number, lines in enumerate(runs, 1):
             for remark in hygiene.remarks(name, lines, texts.references[0], texts.sources, plan.lowercase):
                 yield replace(remark, text=f"run {number}: {remark.text}") if len(runs) > 1 else remark

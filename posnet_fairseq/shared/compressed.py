@@ -83,4 +83,4 @@ def plain_suffix(path: Path) -> str:
     """Return the suffix of a path without the endings of its compression and of SGML: ``.en`` for ``a.en.sgm.gz``."""
     if has_compressed_name(path):
         path = path.with_suffix("")
-    return path.with_suffix("").suffix or path.suffix if path.suffix in _MARKUP else path.suffix
+    return (path.with_suffix("") if path.suffix in _MARKUP else path).suffix

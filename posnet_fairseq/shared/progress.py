@@ -5,9 +5,9 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.measure import measure_renderables
@@ -17,6 +17,9 @@ from rich.table import Table
 from posnet_fairseq.shared.errors import visible
 
 SHORT = 0.1  # seconds; shorter stages get no line
+BETWEEN = 10_000  # rows between two changes of a bar
+
+T = TypeVar("T")
 
 
 def console(quiet: bool = False) -> Console:
@@ -114,6 +117,15 @@ class Bar:
         self.done = self._before = done
         self._earlier = seconds
         self._progress.update(self._task, completed=done, done=amount(done, self._unit) if done else "")
+
+    def over(self, rows: Iterable[T]) -> Iterator[T]:
+        """Yield rows, each of which is a unit done."""
+        number = 0
+        for number, row in enumerate(rows, start=1):
+            yield row
+            if number % BETWEEN == 0:
+                self.move_to(number)
+        self.move_to(number)
 
     def advance(self, count: float) -> None:
         """Add units done since the last call."""

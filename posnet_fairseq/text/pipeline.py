@@ -32,20 +32,20 @@ class Pipeline(TextPipeline):
     """Splits plain text into words and these into subwords, and joins them."""
 
     def __init__(self, source: Tokenizer, target: Tokenizer, source_pieces: Subwords, target_pieces: Subwords) -> None:
-        self._source, self._target = source, target
+        self.source, self.target = source, target
         self._source_pieces, self._target_pieces = source_pieces, target_pieces
 
     def encode(self, line: str) -> str:
         """Return tokens of the source language, see :meth:`TextPipeline.encode`."""
-        return self._source_pieces.split(self._source.split(line))
+        return self._source_pieces.split(self.source.split(line))
 
     def encode_target(self, line: str) -> str:
         """Return tokens of the target language, see :meth:`TextPipeline.encode_target`."""
-        return self._target_pieces.split(self._target.split(line))
+        return self._target_pieces.split(self.target.split(line))
 
     def decode(self, tokens: str) -> str:
         """Return plain text, see :meth:`TextPipeline.decode`."""
-        return self._target.join(self._target_pieces.join(tokens))
+        return self.target.join(self._target_pieces.join(tokens))
 
 
 def pipeline_of(folder: str | Path, languages: tuple[str, str]) -> Pipeline:
@@ -73,7 +73,7 @@ def pipeline_of(folder: str | Path, languages: tuple[str, str]) -> Pipeline:
         else:  # text of one language
             tokenizers = [Tokenizer("", "none")] * 2
         names = [files if isinstance(files, str) else files[tokenizer.language] for tokenizer in tokenizers]
-        pieces: list[Subwords] = [kind(_companion(path, name, card)) for name in names]
+        pieces: list[Subwords] = [kind(companion(path, name, card)) for name in names]
         if not card.words and isinstance(pieces[0], SentencePieces):
             tokenizers = [Tokenizer("", pieces[0].tokenizer)] * 2
         return Pipeline(tokenizers[0], tokenizers[1], pieces[0], pieces[1])
@@ -107,13 +107,13 @@ def choose_pipeline(
     return Pipeline(source, target, pieces, pieces)
 
 
-def _companion(card_path: Path, name: str, card: DatasetCard) -> Path:
-    """Return the path of a file in the card's folder, unchanged since the card was written."""
+def companion(card_path: Path, name: str, card: DatasetCard) -> Path:
+    """Return the path of a file in the card's folder, which must be unchanged since the card was written."""
     path = card_path.parent / name
     content = read_small(path)
     if card.posnet or card.key or card.files:  # not written by hand
         if "sha256" not in card.files.get(name, {}):
-            raise LookupError(f"it lacks the hash of {name}")
+            raise UsageError(f"{card_path} is no {WHAT}: it lacks the hash of {name}. {ADVICE}")
         if hashlib.sha256(content).hexdigest() != card.files[name]["sha256"]:
             raise UsageError(f"{path} is not the file that {card_path} was made with. {ANOTHER_FILE}")
     return path
@@ -131,13 +131,12 @@ def write_rules(
 
     Nothing is written for text that is tokens already. Arguments are those of :func:`choose_pipeline`.
     """
-    choose_pipeline(data, languages, pretokenized, bpe_codes, sentencepiece_model)  # refuses what cannot be used
-    if pretokenized:
+    chosen = choose_pipeline(data, languages, pretokenized, bpe_codes, sentencepiece_model)
+    if not isinstance(chosen, Pipeline):
         return
     rules, card = DatasetCard(source_lang=languages[0], target_lang=languages[1]), DatasetCard()
     if given := bpe_codes or sentencepiece_model:
-        kind = SentencePieces(sentencepiece_model).tokenizer if sentencepiece_model else "moses"
-        rules.words = {language: Tokenizer(language, kind) for language in languages}
+        rules.words = dict(zip(languages, (chosen.source, chosen.target), strict=True))
         files: FileNames = str(Path(given).absolute())
     else:
         card = DatasetCard.read(data)

@@ -79,7 +79,8 @@ def _text_of_markup(lines: Iterable[str], name: object) -> Iterator[str]:
 
     for segment in segments(watched(), name):
         found = True
-        yield _ENTITY.sub(lambda match: html.unescape(match[0]), segment)
+        text = _ENTITY.sub(lambda match: html.unescape(match[0]), segment)
+        yield " ".join(text.split())  # an entity may be a line break
     if not found:
         raise UsageError(f"{name} is SGML or XML without <seg>. Give plain text, a sentence a line.")
 

@@ -100,6 +100,24 @@ def test_nothing_of_an_earlier_dataset_stays(files, tmp_path, monkeypatch):
     assert set(contents(data)) == set(json.loads(text_of(data, "dataset.json"))["files"])
 
 
+def test_a_file_that_was_edited_is_not_lost(files, tmp_path, capsys):
+    arguments = ("--train", *files, "--valid-every", "23")
+    data = make(tmp_path, *arguments)
+    edited = data / "valid.de"
+    edited.unlink()  # not in place: stages have the same file
+    write(edited, ["mine"])
+    said = commands.refused(capsys, lambda words: make(tmp_path, *words), *arguments)
+    assert f"{edited} was changed since posnet-prepare made it. Move it away, and run again." in said
+    edited.rename(tmp_path / "mine")
+    make(tmp_path, *arguments)
+    assert edited.read_text() != "mine\n"
+
+
+def test_a_folder_may_have_any_name(files, tmp_path):
+    data = make(tmp_path, "--train", *files, "--valid-every", "23", name="caf\udce9", subwords=("--pieces", "60"))
+    assert (data / "dataset.json").exists()
+
+
 def test_tokenized_text_is_noted(files, tmp_path, capsys):
     spaced = write(tmp_path / "spaced.de", [line.replace(".", " .") for _, line in PAIRS])
     data = make(tmp_path, "--train", files[0], spaced, "--valid", *files, "-t", "de")
@@ -120,7 +138,9 @@ BOTH = f"my.en my.de {EVERY}"
         # pairs and languages
         (f"my.en {EVERY}", "--train my.en: these files are not in pairs. Give SOURCE TARGET"),
         (f"my.en my.de my.de my.en {EVERY}", "my.de stands for the source, en, and ends in de"),
+        (f"{BOTH} --test tiny.deu tiny.en_GB", "--test: tiny.deu stands for the source, en, and ends in deu"),
         (f"my.en my.en {EVERY}", "source and target are both en"),
+        (f"source.sgm target.xml {EVERY}", "--source-lang: give a language, as de, gsw, zh_CN or eng_Latn."),
         (
             f"source.txt target.txt {EVERY}",
             "--source-lang: give a language, as de, gsw, zh_CN or eng_Latn. Without it, the files'",
@@ -139,6 +159,10 @@ def test_bad_input(files, tmp_path, capsys, monkeypatch, arguments, said):
         "target.txt": ["a"],
         "tiny.en": ["one", "ab"],
         "tiny.de": ["xyz", "q"],
+        "tiny.deu": ["xyz", "q"],
+        "tiny.en_GB": ["one", "ab"],
+        "source.sgm": ["<seg>a</seg>"],
+        "target.xml": ["<seg>a</seg>"],
     }
     for name, content in lines.items():
         write(tmp_path / name, content)
@@ -174,6 +198,10 @@ def test_like_is_refused_where_it_cannot_be(files, tmp_path, capsys):
         ([*reversed(files)], "a whole dataset of posnet-prepare from de to en. This one is from en to de."),
     ):
         assert sentence in commands.refused(capsys, prepare.main, *arguments, *more)
+    dictionary = data / "dict.de.txt"
+    dictionary.write_text("".join(dictionary.read_text().splitlines(True)[1:]))
+    said = commands.refused(capsys, prepare.main, *arguments, *files)
+    assert f"{dictionary} is not the file that {data / 'dataset.json'} was made with. Copy it again" in said
     arguments[2] = tmp_path
     said = commands.refused(capsys, prepare.main, *arguments, *files)
     assert "This one has no card that says how text became tokens" in said

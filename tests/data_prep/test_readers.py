@@ -48,7 +48,7 @@ def test_segments(tmp_path):
 
 def test_tables(tmp_path):
     path = tmp_path / "file"
-    path.write_bytes(b"a b\tc\nd\t\n")
+    path.write_bytes(b"a b\tc\nd\r\t\n")
     assert list(read_table(path)) == [("a b", "c"), ("d", "")]
     path.write_bytes(b"a\tb\nc\td\te\n")
     with pytest.raises(UsageError, match=r"line 2 has 3 columns with tabs between, two are expected.*cut -f1,2"):

@@ -47,7 +47,7 @@ SET = {"reference": "test.de", "outputs": {"base": "base.txt"}}
         ({"systems": ["base", "base"]}, "comparison.yaml: a system is there twice."),
         # files
         ({"pictures": {"a": "nowhere.png"}}, "nowhere.png: there is no such file"),
-        ({"test_sets": {"x": SET | {"outputs": {"base": ["a", "a"]}}}}, "a file is given twice as a run"),
+        ({"test_sets": {"x": SET | {"outputs": {"base": ["a", "./x/../a"]}}}}, "a file is given twice as a run"),
         ({"test_sets": {"x": {"outputs": "{system}"}}}, "test set x: give either --reference, with or without"),
         # values that no plan may have
         ({"systems": {"base": "x", "good": "x", "third": "y"}}, "systems x, x, y: give one or more, each with a label"),

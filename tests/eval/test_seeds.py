@@ -186,6 +186,13 @@ def test_the_interval_has_the_score_of_runs_that_differ_in_length(three, capsys,
     assert score["value"] == pytest.approx(np.mean(score["runs"]))
 
 
+def test_runs_with_equal_outputs_are_remarked(three, capsys):
+    write(Path("copy.txt"), Path("one0.txt").read_text().splitlines())
+    said = run(capsys, *three, "copies=one0.txt,copy.txt").out
+    assert "copies on long: runs with equal outputs, which say nothing about the variation over seeds" in said
+    assert "good on long: runs" not in said
+
+
 @pytest.mark.parametrize(("size", "noted"), [(1, "only 1 line"), (29, "only 29 lines"), (30, "")])
 def test_few_lines_are_remarked(three, capsys, size, noted):
     for name in ("long.de", "base0.txt"):
