@@ -44,6 +44,12 @@ def small_model(tmp_path_factory):
     return checkpoint(tmp_path_factory.mktemp("model") / "model.pt", "rposnet")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _reproducible_fixtures():
+    """The same models in the fixtures of a file, whichever files are run before it."""
+    torch.manual_seed(1)
+
+
 @pytest.fixture(autouse=True)
 def _reproducible():
     """The same numbers in every run, and NaN in memory that nobody has written to."""

@@ -138,6 +138,23 @@ def test_moving_averages_are_averaged_where_all_have_them(tmp_path, capsys, numb
     torch.testing.assert_close(torch.load(tmp_path / "averaged.pt", weights_only=True)["model"][name], expected.float())
 
 
+def test_mean_is_rounded_once(tmp_path):
+    paths = [checkpoint(tmp_path / f"checkpoint_1_{number}.pt", updates=number) for number in (1, 2, 3)]
+    name = "encoder.embed_tokens.weight"
+    weights = [torch.load(path, weights_only=True)["model"][name].double() for path in paths]
+    assert torch.equal(average(paths)["model"][name], (sum(weights) / 3).float())
+
+
+@pytest.mark.parametrize(("following", "numbered"), [(3, True), (4, False)])
+def test_the_end_of_an_epoch_is_numbered_where_epochs_are_saved(tmp_path, following, numbered):
+    path = checkpoint(tmp_path / "checkpoint2.pt")
+    state = torch.load(path, weights_only=True)
+    state["cfg"]["checkpoint"] = {"save_interval": 2}
+    state["extra_state"]["train_iterator"] = {"epoch": following, "iterations_in_epoch": 0}
+    torch.save(state, path)
+    assert numbered_checkpoints(tmp_path)[0].numbered == numbered
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_mean_of_half_precision_is_not_rounded_to_it(tmp_path, dtype):
     paths = []

@@ -67,6 +67,21 @@ def test_positions_are_added_as_published(kind):
     torch.testing.assert_close(model.encoder.positions.add_to(words)[0], expected[0])
 
 
+@pytest.mark.parametrize(("gate", "gain"), [("none", 0.5**0.5), ("gelu", 1.0)])
+def test_initial_values(gate, gain):
+    """As fairseq's Transformer: Xavier's, of values beside queries and keys with the gain of one of three."""
+    torch.manual_seed(1)
+    embedded = {"share_all_embeddings": False, "position_embedding": "learned"}
+    model = MixerTransformer.build_model(model_options("attention", gate=gate, **embedded), synthetic.task(WORDS))
+    value = [each for name, each in model.named_parameters() if name.endswith("value_proj.weight")]
+    for weights, deviation in (
+        (value, gain * 16**-0.5),
+        ([model.decoder.output_projection.weight], 16**-0.5),
+        ([model.encoder.positions.weight, model.decoder.positions.weight], 16**-0.5),
+    ):
+        assert torch.cat(weights).std().item() == pytest.approx(deviation, rel=0.1)
+
+
 def test_layerdrop_trains():
     model = build_model("rposnet", encoder_layerdrop=0.5, decoder_layerdrop=0.5).train()
     tokens = torch.full((2, 3), 5)

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.text.plain import read_text
+from posnet_fairseq.text.plain import PlainText, read_text
 from support.markup import sgml, xml
 
 LINES = ["R&D says <b>2 < 3</b>", 'the "old" house', "", "Müller’s a b"]
@@ -55,6 +55,11 @@ def test_other_formats_are_named(tmp_path, content, expected):
     path.write_bytes(content)
     with pytest.raises(UsageError, match=expected):
         read_text(path)
+
+
+@pytest.mark.parametrize(("spaced", "tokenized"), [(3, False), (4, True)])
+def test_what_looks_tokenized(spaced, tokenized):
+    assert PlainText(["a b ."] * spaced + ["a b."] * (10 - spaced)).is_tokenized == tokenized
 
 
 def test_an_entity_breaks_no_line(tmp_path):

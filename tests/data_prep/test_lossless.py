@@ -123,11 +123,13 @@ def test_any_line_comes_back(tmp_path, monkeypatch):
     assert pieces.join("▁a <0xE2> <0x96> b <0x0A> ▁c") == "a\ufffdb  c"
 
 
-def test_losses_are_said(tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize("options", [(), ("--lowercase",)])
+def test_losses_are_said(tmp_path, capsys, monkeypatch, options):
     """Of Moses, which puts spaces elsewhere; BLEU is sacreBLEU's of the text that comes back."""
     monkeypatch.chdir(tmp_path)
-    data = make(tmp_path, "gsw", "--merges", "90")
+    data = make(tmp_path, "gsw", "--merges", "90", *options)
     card, expected = DatasetCard.read(data), lines("gsw", test=True)
+    expected = [line.lower() for line in expected] if options else expected
     pipeline, dictionary = pipeline_of(data, ("en", "gsw")), Dictionary.load(data / "dict.gsw.txt")
     decoded = [
         pipeline.decode(dictionary.string(dictionary.encode_line(pipeline.encode_target(line)))) for line in expected

@@ -219,6 +219,8 @@ def test_both_forms_of_three_test_sets(server, monkeypatch, tmp_path):
         assert card["sentences"] == LINES
         assert card["test_sets"] == {"test": "2016 (Flickr)", "test1": "2017 (Flickr)", "test2": "2017 (COCO)"}
         assert "non-commercial" in card["archives"]["multi30k/train.en.gz"]["licence"]
+        source, target = measure(tmp_path / name)
+        assert card["length_ratio"] == source / target
         data = TranslationData.read(tmp_path / name)
         assert data.test_sets == ("test", "test1", "test2")
         assert data.lowercase == name.startswith("multi30k-lc")

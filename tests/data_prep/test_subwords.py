@@ -2,7 +2,8 @@
 
 import pytest
 
-from posnet_data_prep.pipeline import subwords
+from posnet_data_prep.dataset import Recipe
+from posnet_data_prep.pipeline import sets, subwords
 from posnet_data_prep.pipeline.subwords import count_words, learn_pieces
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter
@@ -16,6 +17,14 @@ def files(tmp_path):
     (tmp_path / "sets").write_text("train\ntrain\nvalid\ntrain\n")
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in LINES))
     return tmp_path / "sets", [tmp_path / "text"]
+
+
+def test_a_dropped_pair_keeps_its_number(tmp_path):
+    """Of pairs that are cleaned by their pieces: which ones are for validation is decided by their lines."""
+    (tmp_path / "text").write_text("\n".join(["a", "b" * 1001, "c", "d", ""]))
+    with ProgressReporter().stage("split") as bar:
+        sets.split([tmp_path / "text"] * 2, tmp_path / "sets", Recipe(valid_every=2), bar)
+    assert (tmp_path / "sets").read_text().split() == ["train", "-", "train", "valid"]
 
 
 def count(files, processes=1):

@@ -128,3 +128,4 @@ def test_where_lines_are_too_many():
     assert first_misaligned_line([*output, "mehr"], REFERENCE) == 41
     assert first_misaligned_line(output[:25], REFERENCE) == 26
     assert first_misaligned_line([], REFERENCE) == 1
+    assert first_misaligned_line(["a b c"] * 6, ["a b c"] * 5) == 6, "the last of equally good places"

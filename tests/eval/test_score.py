@@ -105,6 +105,8 @@ def test_runs_that_are_the_same_count_once(data, capsys):
             assert found[1][key] == pytest.approx(value), key
     run(capsys, *USUAL[:4], "--system", "one=good.txt", "two=twin.txt,third.txt", "--out", "report")
     assert report()["test_sets"][0]["scores"]["two"]["chrf"]["marks"] == [["†", "="]]
+    run(capsys, *USUAL[:4], "--system", "one=good.txt,base.txt", "two=base.txt,twin.txt", "--out", "report")
+    assert report()["test_sets"][0]["scores"]["two"]["chrf"]["marks"] == [["†", "="]]
 
 
 def test_the_best_are_bold(data, capsys):

@@ -56,12 +56,17 @@ def test_parts_do_not_matter(monkeypatch):
 
 def compared(values, others, higher_is_better=True):
     """A mean metric's difference of segment scores."""
+    return significance.compare(*resampled(values, others, higher_is_better), same=False)
+
+
+def resampled(values, others, higher_is_better=True):
+    """A mean metric, its scores and those of resamples."""
     metric = Mean(MetricOptions())
     metric.higher_is_better = higher_is_better
     rows = np.stack([values, np.ones(len(values)), others, np.ones(len(values))], axis=1).astype(float)
     sums = significance.bootstrap_sums(rows, 1000, 0)
     scores = metric.corpus(rows.sum(0)[:2]), metric.corpus(rows.sum(0)[2:])
-    return significance.compare(metric, scores, (metric.corpus(sums[:, :2]), metric.corpus(sums[:, 2:])), same=False)
+    return metric, scores, (metric.corpus(sums[:, :2]), metric.corpus(sums[:, 2:]))
 
 
 def test_directions_win_rates_and_intervals():
@@ -77,9 +82,13 @@ def test_directions_win_rates_and_intervals():
     assert better.reversed() == worse
     assert compared(high, low, higher_is_better=False).arrow == "↓"
     assert compared(high, low, higher_is_better=False).win_rate < 0.01
-    chance = compared(low, generator.permutation(low))
+    others = generator.permutation(low)
+    chance, (_, scores, means) = compared(low, others), resampled(low, others)
     assert chance.arrow == ""
-    assert chance.p_shift > 0.05
+    differences = means[0] - means[1]
+    extremes = abs(differences - differences.mean()) >= abs(scores[0] - scores[1])
+    assert chance.p_shift == (1 + extremes.sum()) / 1001 > 0.05
+    assert compared(low, low).win_rate == 0.5
 
 
 def buckets(lines, scores):

@@ -185,6 +185,8 @@ def test_other_data_are_refused_before_a_training(made, tmp_path, monkeypatch):
 )
 def test_cpu_time_of_an_update_is_that_of_all_processes(tmp_path, command, seconds):
     updates = [{"nll_loss": 5, "wps": 9, "num_updates": number, "cpu": 7 + number / 2} for number in (1, 2, 3)]
+    # It goes on.
+    updates += [values | {"num_updates": number, "cpu": number / 2} for number, values in enumerate(updates, 4)]
     lines = [f"x | INFO | train_inner | {json.dumps(values)}" for values in updates]
     lines.append(f"x | INFO | valid | {json.dumps({'valid_ppl': 9, 'valid_num_updates': 3})}")
     (tmp_path / "train.log").write_text("\n".join(lines) + "\n")

@@ -55,6 +55,12 @@ def found(monkeypatch, tmp_path):
     return Analysis(study, results.read_all(tmp_path / "results", study))
 
 
+def test_courses_are_geometric_means_over_seeds(found):
+    for run, perplexity in zip(found.results["good"], (10.0, 1000.0), strict=True):
+        run.training.validation.perplexity = [perplexity] * len(run.training.validation.updates)
+    assert found.course("good")[1] == pytest.approx(100.0)
+
+
 def bleu(statistics):
     """BLEU of (N, 10) statistics, written out."""
     sums = statistics.sum(0)
