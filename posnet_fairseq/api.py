@@ -17,7 +17,7 @@ import torch
 
 from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadOptions, TranslationLoadArguments
 from posnet_fairseq.inference.search.search_settings import SETTINGS, SearchSettings
-from posnet_fairseq.inference.searchable import SearchableModel, SearchArguments, refuse_no_path, results
+from posnet_fairseq.inference.searchable import SearchableModel, SearchArguments, results
 from posnet_fairseq.inference.translation import Translation
 from posnet_fairseq.shared.errors import UsageError, called_from_python, option, refuse_unknown_arguments
 
@@ -198,6 +198,4 @@ def load(
         is_list = isinstance(several, Sequence) and all(isinstance(path, str | Path) for path in several)
         if not is_list or not several:
             raise UsageError(f"paths {paths!r:.50}: give the path of a model, or a list of paths.")
-        refuse_no_path(data, "data", "a directory")
-        refuse_no_path(options.get("shortlist"), "shortlist", "a file")
         return TranslationModel(several, LoadOptions(data=data, **options))

@@ -17,7 +17,7 @@ import torch
 
 from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadArguments, LoadOptions
 from posnet_fairseq.inference.search.search_settings import OF_TEXTS, SETTINGS
-from posnet_fairseq.inference.searchable import SearchableLanguageModel, SearchArguments, refuse_no_path, results
+from posnet_fairseq.inference.searchable import SearchableLanguageModel, SearchArguments, results
 from posnet_fairseq.inference.translation import Translation
 from posnet_fairseq.shared.errors import UsageError, called_from_python, refuse_unknown_arguments
 
@@ -94,5 +94,4 @@ def load_language_model(
     with called_from_python(input="generate"):
         if not isinstance(path, str | Path):
             raise UsageError(f"path {path!r:.50}: give the path of a checkpoint or model folder.")
-        refuse_no_path(data, "data", "a directory")
         return TextModel([path], LoadOptions(data=data, **options))

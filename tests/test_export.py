@@ -276,6 +276,8 @@ def test_graphs_in_the_folder(data, capsys):
     assert graphs.translate(lines[0], prefix="w3", max_len_b=10).startswith("w3")
     scored, expected = graphs.score(lines, lines[::-1]), model.score(lines, lines[::-1])
     assert [each.score for each in scored] == pytest.approx([each.score for each in expected], abs=1e-4)
+    with pytest.raises(UsageError, match="attention: the graphs of onnx give no weights"):
+        graphs.translate(lines[0], nbest=1, attention=True)
     (folder / "model.safetensors").rename(folder / "not read")
     int8 = api.load(folder, onnx=True, dtype="int8")
     (folder / "not read").rename(folder / "model.safetensors")

@@ -124,5 +124,5 @@ def test_refusals_of_python(path, model):
         model.generate("w1 w2 w3", max_len_a=0, max_len_b=2)
     with pytest.raises(UsageError, match="path 5: give the path of a checkpoint or model folder"):
         posnet.load_language_model(5)
-    with pytest.raises(UsageError, match="data 5: give the path of a directory"):
+    with pytest.raises(UsageError, match="data 5: give a path"):
         posnet.load_language_model(path, 5)

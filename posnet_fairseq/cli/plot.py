@@ -90,6 +90,8 @@ def _picture(options: argparse.Namespace, _: ProgressReporter) -> Iterable[Path]
     if options.out.endswith("/"):
         raise UsageError(f"--out {options.out} is the name of a folder. Give that of a picture.")
     place = Path(options.out)
+    if place.suffix.lower() in (".pdf", ".eps", ".ps", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".html", ".txt"):
+        raise UsageError(f"--out {options.out}: .png and .svg are written. Leave the ending out.")
     place = place.with_suffix("") if place.suffix in (".png", ".svg") else place
     if options.what == "analog":
         return crossbar_pictures.draw(options.folders, place)

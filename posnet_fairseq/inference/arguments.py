@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
+
+from posnet_fairseq.shared.errors import UsageError, option
 
 if TYPE_CHECKING:
     import torch
@@ -42,7 +44,7 @@ class TranslationLoadArguments(LoadArguments, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions:
-    """How trained models are loaded, see :func:`posnet_fairseq.api.load` for each."""
+    """How trained models are loaded, see :func:`posnet_fairseq.api.load`; a UsageError if a value is impossible."""
 
     data: str | Path | None = None
     device: str | torch.device = "cpu"
@@ -54,3 +56,18 @@ class LoadOptions:
     shortlist: str | Path | None = None
     compile: bool = False
     onnx: bool = False
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, wanted = getattr(self, field.name), ""
+            if field.type == "bool" and not isinstance(value, bool):
+                wanted = "True or False"
+            elif field.type == "str" and not isinstance(value, str):
+                wanted = "a name"
+            elif field.type == "str | Path | None" and not (value is None or (value and isinstance(value, str | Path))):
+                wanted = "a path"
+            if wanted:
+                raise UsageError(f"{option(field.name)} {value!r:.50}: give {wanted}.")
+        if self.pretokenized + (self.bpe_codes is not None) + (self.sentencepiece_model is not None) > 1:
+            names = " and ".join(map(option, ("bpe_codes", "sentencepiece_model", "pretokenized")))
+            raise UsageError(f"{names} split text in different ways. Give one of them.")

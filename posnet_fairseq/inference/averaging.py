@@ -65,7 +65,7 @@ def numbered_checkpoints(folder: str | Path) -> list[SavedCheckpoint]:
                 "different runs. Move those of one run to another folder."
             )
     if not found:
-        raise UsageError(f"{folder} holds no numbered checkpoints (checkpoint*.pt). Check the path of --save-dir.")
+        raise UsageError(f"{folder} holds no numbered checkpoints, as checkpoint3.pt. Check the path of --save-dir.")
     run = [found[updates] for updates in sorted(found)]
     for checkpoint in run:
         if checkpoint.metric != run[-1].metric:

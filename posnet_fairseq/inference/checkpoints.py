@@ -56,8 +56,14 @@ def read_checkpoint(path: str | Path) -> State:
         plugin = common.get("user_dir") if isinstance(common, dict) else None
         check_plugin(path, arch, state["cfg"]["model"], plugin)
     if arch not in (*archs(), *gpt_archs()):
+        match state:
+            case {"cfg": {"model": Namespace(arch=str(name))}}:  # fairseq's own
+                arch = name
         what = f"the model {arch:.100}" if arch else "no model of posnet"
-        raise UsageError(f"{path} holds {what}; posnet's commands work with the models of posnet only.")
+        raise UsageError(
+            f"{path} holds {what}; posnet's commands work with the models of posnet only. Use fairseq-generate for "
+            "others of fairseq."
+        )
     if fault := _fault(state):
         raise UsageError(f"{path}: {fault}. Take another checkpoint of fairseq-train.")
     with about(path):
@@ -84,6 +90,12 @@ def check_plugin(path: str | Path, arch: str, options: State, plugin: object) ->
         )
 
 
+def checkpoint_in(folder: Path) -> str:
+    """Return the advice to give a checkpoint in a folder, such as its best one, without a period."""
+    found = sorted(folder.glob("checkpoint*.pt"), key=lambda path: (path.name != "checkpoint_best.pt", path))
+    return f"Give a checkpoint in it{f', such as {found[0]}' if found else ''}"
+
+
 def load_content(path: str | Path) -> object:
     """Return the content of any file that torch.load reads as data only; one that it refuses is a DamagedError."""
     path = Path(path)
@@ -92,7 +104,7 @@ def load_content(path: str | Path) -> object:
         if Path(path, "config.json").is_file():
             problem = " is a model folder, not a checkpoint. Give the checkpoint that it was made of"
         elif path.is_dir():
-            problem = f" is a directory. Give a checkpoint in it, such as {path / 'checkpoint_best.pt'}"
+            problem = f" is a directory. {checkpoint_in(path)}"
         raise UsageError(f"{path}{problem}.")
     try:
         archive = zipfile.is_zipfile(path)
@@ -242,7 +254,7 @@ def for_inference(state: State, model: Weights, **extra: object) -> State:
 
 
 def check_output(path: str | Path, option: str, inputs: Iterable[str | Path] = ()) -> None:
-    """Refuse a path where no checkpoint can be written, or of one that was not made by :func:`for_inference`.
+    """Refuse a path where no checkpoint can be written, or of a file that was not made by :func:`for_inference`.
 
     Arguments as for :func:`posnet_fairseq.shared.files.check_place`.
     """
@@ -254,11 +266,11 @@ def check_output(path: str | Path, option: str, inputs: Iterable[str | Path] = (
         extra = state.get("extra_state") if isinstance(state, dict) else None
         is_original = not (isinstance(extra, dict) and extra.keys() & set(MADE))
     except UsageError:
-        is_original = zipfile.is_zipfile(path)  # of a program that stores objects
+        is_original = Path(path).stat().st_size > 0
     if is_original:
         raise UsageError(
-            f"{option} {path} is a checkpoint of a training, or of another program, which would be lost. Give another "
-            "name."
+            f"{option} {path} is no checkpoint that posnet-average or posnet-precompute made, and would be lost. Give "
+            "another name."
         )
 
 

@@ -41,7 +41,7 @@ from posnet_fairseq.transformer.architectures import archs, gpt_archs
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 FORMAT = 2  # from 2 on it has hashes
 _LARGEST_CONFIG = 2**20  # bytes; a real one has a few thousand
-_WHAT, _AGAIN = "JSON as posnet-export writes it", "Copy the folder again, or export the model again."
+_WHAT, AGAIN = "JSON as posnet-export writes it", "Copy the folder again, or export the model again."
 
 
 class _Config(msgspec.Struct):
@@ -84,14 +84,14 @@ def read_model(path: str | Path, with_weights: bool = True) -> State:
         return checkpoints.read_checkpoint(path)
     if not (folder / CONFIG).exists():
         raise UsageError(
-            f"{path} is a directory. Give a checkpoint in it, such as {folder / 'checkpoint_best.pt'}, or a model "
-            f"folder that posnet-export wrote: it has a {CONFIG}."
+            f"{path} is a directory. {checkpoints.checkpoint_in(folder)}, or a model folder that posnet-export wrote: "
+            f"it has a {CONFIG}."
         )
-    entries = read_json(folder / CONFIG, dict[str, Any], _WHAT, _AGAIN, _LARGEST_CONFIG)
+    entries = read_json(folder / CONFIG, dict[str, Any], _WHAT, AGAIN, _LARGEST_CONFIG)
     arch, options = entries.get("architecture"), entries.get("options")
     if isinstance(arch, str) and isinstance(options, dict):
         checkpoints.check_plugin(path, arch, options, entries.get("plugin"))
-    config = convert(entries, _Config, folder / CONFIG, _WHAT, _AGAIN)
+    config = convert(entries, _Config, folder / CONFIG, _WHAT, AGAIN)
     weights = _read_weights(folder / WEIGHTS, config.options) if with_weights else {}
     if config.format > 1 or "files" in entries:
         _refuse_changes(folder, entries, "" if with_weights else WEIGHTS)
@@ -102,11 +102,11 @@ def _refuse_changes(folder: Path, config: dict[str, Any], unread: str) -> None:
     """Refuse a folder whose configuration or files are not those that were written together."""
     files = config.get("files")
     if not isinstance(files, dict) or config.get("sha256") != sealed(config)["sha256"]:
-        raise UsageError(f"{folder / CONFIG} was changed since posnet-export wrote it, or lacks its hash. {_AGAIN}")
+        raise UsageError(f"{folder / CONFIG} was changed since posnet-export wrote it, or lacks its hash. {AGAIN}")
     # A missing file is missed by whoever needs it; one more is of no use, except rules of tokenization.
     for name, found in _hashes(folder, unread).items():
         if files.get(name, found if name != CARD else None) != found:
-            raise UsageError(f"{folder / name} is not the file that {CONFIG} was written with. {_AGAIN}")
+            raise UsageError(f"{folder / name} is not the file that {CONFIG} was written with. {AGAIN}")
 
 
 def _hashes(folder: Path, unread: str = "") -> dict[str, str]:
@@ -130,7 +130,7 @@ def _read_weights(path: Path, options: dict[str, Any]) -> Weights:
         with utf8_name(path) as name:
             weights = load_file(name)
     except (SafetensorError, ValueError, KeyError, RuntimeError) as error:  # sizes that overflow, unknown types
-        raise DamagedError(f"{path} is damaged or no file of safetensors ({error!s:.100}). {_AGAIN}") from error
+        raise DamagedError(f"{path} is damaged or no file of safetensors ({error!s:.100}). {AGAIN}") from error
     except OSError as error:
         raise unreadable(path, error) from error
     return weights | {name: weights[stored] for name, stored in _shared(options).items() if stored in weights}

@@ -10,12 +10,12 @@ import numpy
 import torch
 from torch import Tensor, nn
 
+from posnet_fairseq.inference.model_folder import AGAIN
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_file, read_small
 from posnet_fairseq.shared.records import digest, sealed
 
 FACTS = "graphs.json"
-_AGAIN = "Copy the folder again, or export the model again."
 
 
 class OnnxModel(nn.Module):
@@ -47,11 +47,11 @@ class OnnxModel(nn.Module):
         check_file(path)
         hashes = self.facts.get("files", {})  # graphs of posnet 0.2.0 have none
         if hashes and digest(path, "sha256") != hashes.get(path.name):
-            raise UsageError(f"{path} is not the file that {FACTS} was written with. {_AGAIN}")
+            raise UsageError(f"{path} is not the file that {FACTS} was written with. {AGAIN}")
         try:
             return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime has a dozen kinds, which have no class in common
-            raise UsageError(f"{path} is damaged or no graph ({str(error).strip():.100}). {_AGAIN}") from error
+            raise UsageError(f"{path} is damaged or no graph ({str(error).strip():.100}). {AGAIN}") from error
 
     def decoding(self, sources: Tensor, need_attention: bool = False, allowed: Tensor | None = None) -> "OnnxDecoding":
         """Return the decoding of a batch. Arguments are those of the search's ``Decoding``; there is no attention."""
@@ -107,5 +107,5 @@ def _facts(path: Path) -> dict[str, Any]:
         if "files" in facts and facts != sealed(facts):
             raise ValueError("it was changed")
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise UsageError(f"{path} is damaged or none that posnet-export wrote ({error!s:.100}). {_AGAIN}") from error
+        raise UsageError(f"{path} is damaged or none that posnet-export wrote ({error!s:.100}). {AGAIN}") from error
     return facts

@@ -12,7 +12,7 @@ from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.transformer.compiling import check_compiler, compile_layer
 from posnet_fairseq.transformer.layers import Layer
 
-_TYPES = dict(zip(DTYPES, (torch.float32, torch.bfloat16, torch.float16, torch.qint8), strict=True))
+_TYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def resolve_dtype(dtype: str, device: str) -> str:
@@ -39,10 +39,12 @@ def resolve_dtype(dtype: str, device: str) -> str:
 def check_device(device: str | torch.device) -> torch.device:
     """Return the device, if this machine has it."""
     try:
+        if str(device).split(":")[0] not in ("cpu", "cuda", "meta"):
+            raise RuntimeError("posnet knows no such device")
         place = torch.device(device)
         torch.empty(0, device=place)
-    except (RuntimeError, AssertionError, TypeError) as error:  # torch without CUDA asserts
-        reason = str(error).strip().split("\n")[0].rstrip(".")
+    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
+        reason = f"{str(error).strip():.200}".split("\n")[0].rstrip(".")
         given = f"{option('device')} {device!s:.50}"
         raise UsageError(f"{given} cannot be used: {reason}. Give cpu, or cuda with a GPU.") from error
     return place

@@ -102,6 +102,10 @@ class SearchableModel:
 
         With `attention` they have cross-attention weights. With `scores` translations are given, and scored.
         """
+        if not isinstance(attention, bool):
+            raise UsageError(f"{option('attention')} {attention!r:.50}: give True or False.")
+        if attention and self.options.onnx:
+            raise UsageError(f"{option('attention')}: the graphs of onnx give no weights. Load the model without them.")
         dictionary = self.vocabulary.target_dictionary
         settings.check(len(dictionary))
         check_range(option("nbest"), nbest, 1, settings.beam, whole=True)
@@ -167,12 +171,6 @@ def results(
     found = batches.in_order(map(translator.translate, batches))
     shaped: list[Any] = found if nbest is not None else [best.text for best, *_ in found]
     return shaped[0] if isinstance(lines, str) else shaped
-
-
-def refuse_no_path(value: object, name: str, what: str) -> None:
-    """Refuse an argument `name` that is neither the path of `what` nor None."""
-    if value is not None and not isinstance(value, str | Path):
-        raise UsageError(f"{name} {value!r:.50}: give the path of {what}.")
 
 
 def _checked(lines: str | Sequence[str] | None, name: str) -> list[str]:

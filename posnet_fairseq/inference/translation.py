@@ -126,8 +126,7 @@ class Printing:
 
     def lines(self, number: int, translations: Sequence[Translation]) -> list[str]:
         """Return the lines of output for line `number` of the input, from 0."""
-        shown = translations if self.nbest else translations[:1]
-        return [self._json(number, each) if self.json else self._text(number, each) for each in shown]
+        return [self._json(number, each) if self.json else self._text(number, each) for each in translations]
 
     def _text(self, number: int, translation: Translation) -> str:
         score = f"{translation.score:.6f}"

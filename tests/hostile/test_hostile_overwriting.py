@@ -40,12 +40,12 @@ LOST = [
         Row(f"average onto {name}", f"{AVERAGE} {name}", "name of a checkpoint of the training")
         for name in ("run/checkpoint_last.pt", "./run//checkpoint_1_5.pt", "run/checkpoint99.pt")
     ),
-    Row("average onto a copy of a checkpoint", f"{AVERAGE} a.pt", "checkpoint of a training", before=_copy),
-    Row("precompute onto the run", f"{PRECOMPUTE} run/checkpoint_last.pt", "checkpoint of a training"),
+    Row("average onto a copy of a checkpoint", f"{AVERAGE} a.pt", "a.pt is no checkpoint that posnet-", before=_copy),
+    Row("precompute onto the run", f"{PRECOMPUTE} run/checkpoint_last.pt", "and would be lost"),
     Row(
         "average onto another program's",
         f"{AVERAGE} other.pt",
-        "of another program",
+        "other.pt is no checkpoint that posnet-average or posnet-precompute made, and would be lost",
         before=lambda folder: torch.save({"weights": torch.zeros(3)}, folder / "other.pt"),
     ),
     Row(
@@ -55,7 +55,7 @@ LOST = [
         before=linked("link.pt", "run/checkpoint_1_5.pt"),
     ),
     works("average onto an old average", f"{AVERAGE} model.pt", "averaged into", ("model.pt",)),
-    works("average onto text", f"{AVERAGE} old", "averaged into", ("old",), write("old")),
+    Row("average onto text", f"{AVERAGE} old", "old is no checkpoint that posnet-", before=write("old")),
     works("precompute again", f"{PRECOMPUTE} fast.pt", "parameters", ("fast.pt",), after(f"{PRECOMPUTE} fast.pt")),
     *(
         Row(f"translate onto {name}", f"{TRANSLATE} --output {name}", "would be lost")

@@ -143,6 +143,10 @@ def test_one_clear_sentence(capsys, tmp_path, arguments, sentence):
     assert not (tmp_path / "figures").exists(), "a folder was made for nothing"
 
 
+def test_other_formats_of_pictures_are_refused(capsys):
+    assert "--out a.pdf: .png and .svg are written" in fails(capsys, main, "curves", "run", "--out", "a.pdf")
+
+
 def test_curves(capsys, tmp_path):
     for name, updates in (("a", 20), ("b", 10)):
         (tmp_path / name).mkdir()
