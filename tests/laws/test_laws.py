@@ -12,6 +12,13 @@ from posnet_fairseq.shared.errors import UsageError
 from support import laws
 from support.building import MAX_POSITIONS, build_case, mixer_cases, pad, sentences, usual_gate
 
+LAWS = [
+    laws.padding_on_either_side_changes_nothing,
+    laws.every_token_reaches_every_query,
+    laws.steps_equal_the_full_pass,
+    laws.every_length_works,
+    laws.every_parameter_learns,
+]
 every_case = pytest.mark.parametrize("case", list(mixer_cases()), ids=str)
 
 
@@ -20,17 +27,7 @@ def named(law):
 
 
 @every_case
-@pytest.mark.parametrize(
-    "law",
-    [
-        laws.padding_on_either_side_changes_nothing,
-        laws.every_token_reaches_every_query,
-        laws.steps_equal_the_full_pass,
-        laws.every_length_works,
-        laws.every_parameter_learns,
-    ],
-    ids=named,
-)
+@pytest.mark.parametrize("law", LAWS, ids=named)
 def test_law(case, law):
     law(build_case(case))
 
@@ -42,11 +39,7 @@ LINEAR = [case for case in mixer_cases() if issubclass(get_mixer(case.mixer), Ba
 @pytest.mark.parametrize(
     "law",
     [
-        laws.padding_on_either_side_changes_nothing,
-        laws.every_token_reaches_every_query,
-        laws.steps_equal_the_full_pass,
-        laws.every_length_works,
-        laws.every_parameter_learns,
+        *LAWS,
         lambda model: laws.half_precision_stays_finite(model, torch.float16),
         lambda model: laws.autocast_stays_finite(model, torch.bfloat16),
     ],

@@ -7,7 +7,7 @@ from torch.autograd import grad
 import posnet_fairseq as posnet
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.shaw import Shaw
-from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.registry import mixer_names
 from posnet_fairseq.testing import LAWS
 from support import grids
 
@@ -142,32 +142,6 @@ def test_compiling_changes_nothing(name):
             output = run(x[:images], padding_mask=padding[:images])
             results.append((output, grad(output.pow(2).sum(), [x, *mixer.parameters()], allow_unused=True)))
         torch.testing.assert_close(*results)
-
-
-def in_a_line(table, shape):
-    """What a sentence has of a table of a grid: the middle of its rows, which is Δr = 0, and for all heads the same."""
-    for dim, size in enumerate(shape):
-        if size < table.size(dim):
-            table = table.narrow(dim, (table.size(dim) - size) // 2, size)
-        elif size > table.size(dim):
-            table = torch.cat([table] * (size // table.size(dim)), dim)
-    return table
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if get_mixer(name).places and name != "rope"])
-def test_one_row_is_a_sentence(name):
-    """RoPE turns half of its pairs by the row, which is 0 for all cells of one row."""
-    cls, length = get_mixer(name), 9
-    reach = {"clip_distance": length - 1, "irpe_beta": 3, "translution_clip": 3}
-    on_grid, of_line = ({key: k for key, k in reach.items() if hasattr(c(), key)} for c in (cls.GridConfig, cls.Config))
-    row = grids.build_mixer(name, (1, length), 0, **on_grid)
-    line = posnet.build_mixer(name, 8, 2, length, **of_line).double().eval()
-    state = dict(row.state_dict())
-    if name == "gpsa":
-        state["position_weight"] = state["position_weight"][:, [0, 2]]  # without the offset of rows
-    line.load_state_dict({key: in_a_line(state[key], weight.shape) for key, weight in line.state_dict().items()})
-    x, padding = torch.randn(2, length, 8, dtype=torch.float64), torch.arange(length) >= torch.tensor([[length], [5]])
-    torch.testing.assert_close(row(x, padding_mask=padding)[~padding], line(x, padding_mask=padding)[~padding])
 
 
 class Breakage:
