@@ -58,7 +58,7 @@ class LoadOptions:
     onnx: bool = False
 
     def __post_init__(self) -> None:
-        for field in fields(self):
+        for field in fields(self):  # their types are texts here
             value, wanted = getattr(self, field.name), ""
             if field.type == "bool" and not isinstance(value, bool):
                 wanted = "True or False"

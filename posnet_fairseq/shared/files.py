@@ -132,7 +132,7 @@ def decoded(data: bytes | bytearray, name: object, line: int = 1, offset: int = 
         encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "latin1"
         raise UsageError(
             f"{name} is not UTF-8: line {line} has an invalid byte at offset {offset + start} of the file. "
-            f"Convert it first, for instance with iconv -f {encoding} -t utf-8."
+            f"Convert it first; if it is in {encoding}, with iconv -f {encoding} -t utf-8."
         ) from error
     if (place := text.find("\0")) >= 0:
         line += text.count("\n", 0, place)

@@ -19,7 +19,7 @@ from posnet_fairseq.shared.errors import visible
 SHORT = 0.1  # seconds; shorter stages get no line
 BETWEEN = 10_000  # rows between two changes of a bar
 
-T = TypeVar("T")
+_Row = TypeVar("_Row")
 
 
 def console(quiet: bool = False) -> Console:
@@ -118,7 +118,7 @@ class Bar:
         self._earlier = seconds
         self._progress.update(self._task, completed=done, done=amount(done, self._unit) if done else "")
 
-    def over(self, rows: Iterable[T]) -> Iterator[T]:
+    def over(self, rows: Iterable[_Row]) -> Iterator[_Row]:
         """Yield rows, each of which is a unit done."""
         number = 0
         for number, row in enumerate(rows, start=1):
