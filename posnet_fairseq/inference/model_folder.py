@@ -159,7 +159,7 @@ def write_model(folder: Path, state: State, weights: Weights, data: Path) -> Non
     config: dict[str, Any] = {"format": FORMAT, "posnet": __version__, "architecture": checkpoints.model_arch(state)}
     if plugin := plugin_of(options):
         config["plugin"] = plugin
-    languages = ("", "") if is_language_model(state) else languages_of(state, data)
+    languages = languages_of(state, data)
     assert languages is not None  # dictionaries were found by them
     if any(languages):
         config |= dict(zip(("source_lang", "target_lang"), languages, strict=True))

@@ -16,7 +16,7 @@ def read_vocabulary(state: State, data: str | Path | None = None) -> tuple[Vocab
     """
     folder = Path(data) if data else data_folder(state)
     given = option("data") if data else "the model's folder" if is_folder(state) else "the directory of its training"
-    languages = ("", "") if is_language_model(state) else languages_of(state, folder)
+    languages = languages_of(state, folder)
     names = [*map(dictionary_file, languages or ())]
     problem = ""
     if not folder.is_dir():
@@ -46,8 +46,10 @@ def is_folder(state: State) -> bool:
 def languages_of(state: State, folder: Path | None = None) -> tuple[str, str] | None:
     """Return source and target of a model: as given in training, else in the names of the data, as fairseq finds them.
 
-    `folder` is a directory of data, if the one that it was trained on is no longer there.
+    Those of a language model are "". `folder`: one of data, if the one that it was trained on is no longer there.
     """
+    if is_language_model(state):
+        return "", ""
     source, target = (state["cfg"]["task"].get(f"{side}_lang") for side in ("source", "target"))
     for place in filter(None, (data_folder(state), folder)):
         if not (source and target):
