@@ -78,7 +78,7 @@ def assert_splits_as_the_data(translator, data, pair, source, target):
     for number, (line, tokens) in enumerate(zip(lines(data / f"test.{source}"), pieces, strict=True)):
         assert translator.pipeline.encode(line) == tokens
         assert translator.encode(line).tolist() == binary[number].tolist()
-    words = translator.pipeline._target
+    words = translator.pipeline.target
     assert words.language == target
     for line, tokens in zip(lines(data / f"test.{target}"), lines(data / f"test.bpe.{target}"), strict=True):
         assert translator.pipeline.decode(tokens) == words.join(words.split(line))
