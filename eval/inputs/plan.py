@@ -51,7 +51,8 @@ class TestSet:
     def __post_init__(self) -> None:
         problem = ""
         for runs in self.outputs.values():
-            files = [os.path.realpath(run) for run in runs if isinstance(run, Path)]
+            # A NUL is refused when the file is read.
+            files = [run if "\0" in str(run) else os.path.realpath(run) for run in runs if isinstance(run, Path)]
             if len(set(files)) < len(files):
                 problem = "a file is given twice as a run of a system. Give each run once"
         if bool(self.references) == bool(self.sacrebleu_name) or (self.source is not None and self.sacrebleu_name):

@@ -1,6 +1,7 @@
 """Every way in which a path can be bad, by the kind of path: those of inputs and those of outputs."""
 
 import os
+import shutil
 import stat
 import threading
 
@@ -54,8 +55,13 @@ def link(name, target="{good}"):
     return name, lambda folder, good: (folder / name).symlink_to(target.format(good=good))
 
 
+def _old(folder, good):
+    """A checkpoint that posnet-average made, which all commands may replace."""
+    shutil.copy(folder / "model.pt", folder / "old")
+
+
 def _old_and_link(folder, good):
-    (folder / "old").write_text("old")
+    _old(folder, good)
     (folder / "link").symlink_to("old")
 
 
@@ -104,7 +110,7 @@ BAD = {
     "in sys": ("/sys/nothing", nothing, False),
     "ending in a slash": ("new/", nothing, False),
     "name of 250": ("y" * 250, nothing, ("y" * 250,)),
-    "old file": ("old", lambda folder, good: (folder / "old").write_text("old"), ("old",)),
+    "old file": ("old", _old, ("old",)),
     "picture of another": ("mine", lambda folder, good: (folder / "mine.png").write_bytes(b"\x89PNG, mine"), False),
     "folder of another": ("mine", _of_another, False),
     "link to a folder": ("link", _linked_folder, ("real/*",)),
