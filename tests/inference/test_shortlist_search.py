@@ -51,7 +51,12 @@ def shortlist():
     return Shortlist(starts, torch.tensor(list(itertools.chain(*words))), torch.tensor([0, 1, 2, 3, *range(30, 40)]))
 
 
-SOURCES = [sentence.tolist() for sentence in sentences(5, 2, 7)]
+@pytest.fixture
+def sources():
+    torch.manual_seed(1)
+    return sentences(5, 2, 7)
+
+
 SETTINGS = [
     {"beam": 1},
     {"beam": 5},
@@ -62,8 +67,7 @@ SETTINGS = [
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize("prefixes", [None, [[], [50, 51], [9]]])
-def test_equals_the_search_in_which_no_other_word_can_follow(model, dictionary, shortlist, settings, prefixes):
-    sources = [torch.tensor(source) for source in SOURCES]
+def test_equals_the_search_in_which_no_other_word_can_follow(model, dictionary, sources, shortlist, settings, prefixes):
     prefixes = prefixes and [torch.tensor(prefix, dtype=torch.long) for prefix in prefixes]
     settings = SearchSettings(max_len_b=9, **settings)
     with torch.inference_mode():
@@ -79,9 +83,8 @@ def test_equals_the_search_in_which_no_other_word_can_follow(model, dictionary, 
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bf16", "int8"])
-def test_of_all_words_it_changes_nothing(model, dictionary, dtype):
+def test_of_all_words_it_changes_nothing(model, dictionary, sources, dtype):
     model = prepare_for_inference(model, torch.device("cpu"), dtype)
-    sources = [torch.tensor(source) for source in SOURCES]
     every = Shortlist(torch.zeros(WORDS + 1, dtype=torch.long), torch.tensor([]).long(), torch.arange(WORDS))
     settings = SearchSettings(4, max_len_b=6)
     found, expected = (BeamSearch([model], dictionary, settings, 4, False, given)(sources) for given in (every, None))
@@ -91,8 +94,7 @@ def test_of_all_words_it_changes_nothing(model, dictionary, dtype):
         assert ours[0].score == pytest.approx(theirs[0].score, abs=0.05)
 
 
-def test_an_ensemble(dictionary, shortlist):
-    sources = [torch.tensor(source) for source in SOURCES]
+def test_an_ensemble(dictionary, sources, shortlist):
     models = [build_transformer(model_options(name), WORDS, WORDS).eval() for name in ("rposnet", "attention")]
     settings = SearchSettings(4, max_len_b=6)
     found = BeamSearch(models, dictionary, settings, shortlist=shortlist)(sources)
