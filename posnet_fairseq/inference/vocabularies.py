@@ -46,7 +46,7 @@ def is_folder(state: State) -> bool:
 def languages_of(state: State, folder: Path | None = None) -> tuple[str, str] | None:
     """Return source and target of a model: as given in training, else in the names of the data, as fairseq finds them.
 
-    Those of a language model are "". `folder`: one of data, if the one that it was trained on is no longer there.
+    Both are "" for a language model. `folder` is another data directory, read where the training data tell nothing.
     """
     if is_language_model(state):
         return "", ""
