@@ -46,7 +46,7 @@ def contents(data):
 
 @pytest.mark.parametrize("form", ["tsv", "tsv.gz", "xml.gz"])
 def test_every_form_gives_the_same(files, tmp_path, form):
-    """Other forms are those of tests/test_plain_text.py, read by the same function."""
+    """Other forms are those of tests/text/test_plain_text.py, read by the same function."""
     plain = make(tmp_path, "--train", *files, "--valid-every", "23", name="plain")
     if form == "xml.gz":
         texts = {path: markup.xml(path.read_text().splitlines()) for path in files}

@@ -67,7 +67,7 @@ def test_worked_example(monkeypatch):
     others = {name: kind for name, kind in registry._MIXERS.items() if name != "alibi"}
     monkeypatch.setattr(registry, "_MIXERS", others)
     exec(compile(mixer, "alibi.py", "exec"), {"__name__": "alibi"})
-    assert "Eq" in registry.get_mixer("alibi").__doc__  # as tests/test_registry.py demands of every mixer
+    assert "Eq" in registry.get_mixer("alibi").__doc__  # as tests/mixers/test_registry.py demands of every mixer
     found = {"__name__": "test_alibi"}
     exec(compile(test, "test_alibi.py", "exec"), found)
     for place in ("encoder", "decoder"):

@@ -24,11 +24,11 @@ EXCEPTIONS = {
     r"bash recipes/lm\.sh": "trains for minutes on downloads; its parts: tests/end_to_end/test_language_modeling.py",
     r"bash recipes/gpu_check\.sh": "tests/gpu/test_gpu_check.py::test_it_runs_to_its_end_on_the_simulated_device",
     r"pip wheel ": "tests/end_to_end/test_installed.py::test_wheel_and_sdist_have_all_files_of_the_packages",
-    r"python -P posnet_fairseq/": "tests/test_fairseq_options.py"
+    r"python -P posnet_fairseq/": "tests/fairseq_plugin/test_fairseq_options.py"
     "::test_commands_of_fairseq_start_in_the_form_of_python_314",
-    r"posnet-mixers$": "tests/test_mixers_command.py::test_overview_has_every_mixer",
-    r"posnet-mixers --memory": "tests/test_mixers_command.py::test_memory_of_a_training_step, of one mixer",
-    r"posnet-bench translate ": "tests/test_bench.py::test_whole_files_are_translated_by_every_engine",
+    r"posnet-mixers$": "tests/cli/test_mixers_command.py::test_overview_has_every_mixer",
+    r"posnet-mixers --memory": "tests/cli/test_mixers_command.py::test_memory_of_a_training_step, of one mixer",
+    r"posnet-bench translate ": "tests/cli/test_bench.py::test_whole_files_are_translated_by_every_engine",
     r"posnet-plot curves ": "tests/plots/test_plot_command.py::test_curves",
     r"posnet-plot compare ": "tests/plots/test_plot_command.py::test_compare",
     r"posnet-run (corpus|compare) .*--user-dir my_plugin": "tests/end_to_end/test_plugin.py::test_posnet_run_trains_and"

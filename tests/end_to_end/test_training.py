@@ -51,7 +51,7 @@ def test_bf16_trains_on_cpus(monkeypatch, data, plain, in_parts, tmp_path):
     assert len(commands.generate(monkeypatch, data, rounded, tmp_path / "out", "--beam", "1")) == 61
 
 
-@pytest.mark.thorough  # 20 s: traces layers; quick: tests/test_compile.py
+@pytest.mark.thorough  # 20 s: traces layers; quick: tests/transformer/test_compile.py
 def test_compiled_layers_train_alike_and_resume(monkeypatch, data, plain, in_parts, tmp_path):
     """The backend runs graphs as they are. Validation and translation are as without --compile."""
     graphs = []

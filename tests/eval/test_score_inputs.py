@@ -94,7 +94,7 @@ def test_a_test_set_that_is_out_of_reach(data, capsys, monkeypatch):
 # --- other formats
 
 
-# SGML and compressed files are those of tests/test_plain_text.py, which are read by the function that refuses this.
+# SGML and compressed files: tests/text/test_plain_text.py, read by the function that refuses this.
 @pytest.mark.parametrize("name", ["test.en", "test.de", "good.txt"])
 def test_a_table_is_refused(data, capsys, name):
     write(data / name, [f"{line}\t0.5" for line in Path(name).read_text().splitlines()])

@@ -152,7 +152,7 @@ ROWS = [
             unpublished, lambda folder: shutil.rmtree(folder / "out/stages/apply"), write("out/stages/apply", "x"),
         ),
     ),
-    # binarized data: tests/test_length_ratio.py has more
+    # binarized data: tests/inference/test_length_ratio.py has more
     Row("binarized data that are cut", "posnet-precompute model.pt --out fast.pt --max-length 30 --data data",
         "xx.bin has 2 bytes, by its index .* should", before=write("data/test.xx-yy.xx.bin", b"\1\2")),
 ]  # fmt: skip

@@ -25,8 +25,8 @@ def test_every_mixer_has_its_paper_places_test_and_row(name):
     assert "20" in mixer.__doc__, "the year of the paper"
     assert mixer.places
     assert set(mixer.places) <= set(PLACES)
-    assert (tests / "mixers" / f"test_{name}.py").exists()
-    assert f"`{mixer.arch}`" in (tests.parent / "README.md").read_text()
+    assert (tests / f"test_{name}.py").exists()
+    assert f"`{mixer.arch}`" in (tests.parents[1] / "README.md").read_text()
 
 
 def test_unknown_name_lists_names_and_the_nearest():
