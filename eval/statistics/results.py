@@ -98,7 +98,7 @@ class TestSetResult(Texts):
 
     Attributes:
         metrics: in the order of the table.
-        scores: {system: {metric name: score}}, without systems that are missing.
+        scores: {system: {metric name: score}}, in the order of the table, without systems that are missing.
         differences: {(a, b): {metric name: difference}} of every pair, a behind b in the list of systems.
         by_length: scores by length in words (characters where a language has no spaces) of the source, or without one
             of the first reference.
