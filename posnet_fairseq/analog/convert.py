@@ -48,11 +48,7 @@ class StoredMixing(nn.Module):
     ) -> None:
         super().__init__()
         self.renormalise = renormalise
-        offsets = context.offsets(queries, keys)
-        weights = mixer.energy(offsets, context.positions, mixer.memory_positions(context)).float()
-        hidden = mixer.hidden(offsets)
-        if hidden is not None:
-            weights = weights.masked_fill(hidden, float("-inf") if mixer.softmax else 0)
+        weights = mixer._energies(queries, keys, context).float()
         if mixer.softmax:
             weights = (weights - weights.amax(dim=-1, keepdim=True)).exp()
         self.weights: Tensor | None
