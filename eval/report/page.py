@@ -61,11 +61,7 @@ def _section(comparison: Comparison, test_set: TestSetResult) -> dict[str, Any]:
     section: dict[str, Any] = {
         "test_set": test_set,
         "compared": {
-            (system, metric.name): [
-                (baseline, test_set.difference(system, baseline, metric.name))
-                for baseline in comparison.baselines
-                if baseline != system and baseline in test_set.scores
-            ]
+            (system, metric.name): comparison.compared(test_set, system, metric.name)
             for system in test_set.scores
             for metric in test_set.metrics
         },
