@@ -71,9 +71,7 @@ def _section(comparison: Comparison, test_set: TestSetResult) -> dict[str, Any]:
         styles = {system: each for system, each in plots.line_styles(comparison).items() if system in test_set.scores}
         section |= {
             "intervals": [plots.intervals(comparison, test_set, metric, styles) for metric in test_set.metrics],
-            "by_length": [plots.by_length(test_set, metric, styles) for metric in test_set.metrics]
-            if test_set.by_length
-            else [],
+            "by_length": [plots.by_length(test_set, metric, styles) for metric in test_set.metrics],
             "legend": [(comparison.labels[system], plots.swatch(test_set, system, styles)) for system in styles],
             "others": plots.swatch(test_set, "", {}) if len(styles) < len(test_set.scores) else "",
             "browsable": browsable(comparison, test_set),
