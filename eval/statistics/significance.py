@@ -167,30 +167,27 @@ def interval(samples: FloatArray) -> tuple[float, float]:
 
 def compare(
     metric: Metric,
-    scores: tuple[FloatArray | float, FloatArray | float],
-    resampled: tuple[FloatArray, FloatArray],
+    a: Runs,
+    b: Runs,
     same: bool,
-    randomized: tuple[FloatArray, FloatArray] | None = None,
+    randomized: FloatArray | None = None,
     contrast: Contrast | None = None,
 ) -> Difference:
-    """Return how a system differs from another one.
+    """Return how system a differs from system b by a metric.
 
     Args:
         metric: metric of the scores.
-        scores: () scores of the system and of the other.
-        resampled: (B,) scores of both on resampled corpora.
+        a, b: the runs of both.
         same: whether all their outputs are equal.
-        randomized: (1 + T,) scores of both, as observed and after T random exchanges of segments.
+        randomized: (1 + T,) differences, as observed and after T random exchanges of segments.
         contrast: their difference with the uncertainty of seeds, too; if given, interval and p are its.
     """
-    value = float(scores[0] - scores[1])
-    differences = resampled[0] - resampled[1]
+    value, differences = a.value - b.value, a.means - b.means
     low, high = (contrast.low, contrast.high) if contrast else interval(differences)
     magnitudes = np.abs(differences)
     extremes = magnitudes - magnitudes.mean() > abs(value)
     if randomized is not None:
-        exchanged = np.abs(randomized[0] - randomized[1])
-        extremes = exchanged[1:] > exchanged[0]
+        extremes = np.abs(randomized[1:]) > np.abs(randomized[0])
     p = contrast.p if contrast else _share(extremes)
     shifted = np.abs(differences - differences.mean()) >= abs(value)
     direction = 1 if metric.higher_is_better else -1

@@ -62,8 +62,8 @@ def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) ->
             some, others = texts.outputs[a], texts.outputs[b]
             differences.setdefault((a, b), {})[metric.name] = significance.compare(
                 metric,
-                (found[a].value, found[b].value),
-                (found[a].means, found[b].means),
+                found[a],
+                found[b],
                 same=sorted(some) == sorted(others) or len({*some, *others}) == 1,  # in whichever order of the runs
                 randomized=_exchanged(metric, kept, pooled, a, b) if kept else None,
                 contrast=variance.contrast(found[a], found[b]) if variance else None,
@@ -94,16 +94,13 @@ def score_of(runs: Runs, variance: SeedVariance | None = None) -> Score:
     return Score(runs.value, tuple(runs.scores.tolist()), deviation, low, high, half_width=0.5 * (high - low))
 
 
-def _exchanged(metric: Metric, kept: ByMetric, pooled: ByMetric, a: str, b: str) -> tuple[FloatArray, FloatArray]:
-    """Return (1 + T,) scores of a and of b, as observed and after an exchange of the segments that were not kept."""
-
-    def scores(*systems: str) -> FloatArray:
-        (own, kept_own), (other, kept_other) = (
-            (pooled[metric.name, name].sum(1), kept[metric.name, name][:, 0]) for name in systems
-        )
-        return metric.corpus(np.concatenate([own, kept_own + other - kept_other]))
-
-    return scores(a, b), scores(b, a)
+def _exchanged(metric: Metric, kept: ByMetric, pooled: ByMetric, a: str, b: str) -> FloatArray:
+    """Return (1 + T,) differences of a from b, as observed and when the segments that were not kept are exchanged."""
+    whole_a, whole_b = (pooled[metric.name, name].sum(1) for name in (a, b))
+    kept_a, kept_b = (kept[metric.name, name][:, 0] for name in (a, b))
+    first = np.concatenate([whole_a, kept_a + whole_b - kept_b])
+    second = np.concatenate([whole_b, kept_b + whole_a - kept_a])
+    return metric.corpus(first) - metric.corpus(second)
 
 
 def in_ranges(lengths: ArrayLike, edges: Sequence[int], dash: str = "-") -> Iterator[tuple[str, NDArray[np.bool_]]]:

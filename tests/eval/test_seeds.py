@@ -43,7 +43,7 @@ def marked(runs, deviation, difference=0.0, count=4000, seed=1):
         scores = lines.mean(-1)
         for pair in range(AT_ONCE):
             a, b = (Runs(scores[system, pair], samples[system, pair]) for system in (1, 0))
-            sentences = significance.compare(metric, (a.value, b.value), (a.means, b.means), same=False)
+            sentences = significance.compare(metric, a, b, same=False)
             found.append((SeedVariance.of((a, b)).contrast(a, b).p <= SIGNIFICANT, sentences.p <= SIGNIFICANT))
     return np.mean(found, axis=0)
 

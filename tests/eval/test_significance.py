@@ -56,17 +56,17 @@ def test_parts_do_not_matter(monkeypatch):
 
 def compared(values, others, higher_is_better=True):
     """A mean metric's difference of segment scores."""
-    return significance.compare(*resampled(values, others, higher_is_better), same=False)
-
-
-def resampled(values, others, higher_is_better=True):
-    """A mean metric, its scores and those of resamples."""
     metric = Mean(MetricOptions())
     metric.higher_is_better = higher_is_better
+    return significance.compare(metric, *resampled(values, others), same=False)
+
+
+def resampled(values, others):
+    """Two systems by a mean metric."""
+    corpus = Mean(MetricOptions()).corpus
     rows = {of: np.stack([each, np.ones(len(each))], axis=1)[None] for of, each in enumerate((values, others))}
     sums = significance.bootstrap_sums(rows, 1000, 0)
-    scores = tuple(metric.corpus(rows[of][0].sum(0)) for of in rows)
-    return metric, scores, tuple(metric.corpus(sums[of][:, 0]) for of in rows)
+    return [significance.Runs(corpus(rows[of].sum(1)), corpus(sums[of])) for of in rows]
 
 
 def test_directions_win_rates_and_intervals():
@@ -83,10 +83,10 @@ def test_directions_win_rates_and_intervals():
     assert compared(high, low, higher_is_better=False).arrow == "↓"
     assert compared(high, low, higher_is_better=False).win_rate < 0.01
     others = generator.permutation(low)
-    chance, (_, scores, means) = compared(low, others), resampled(low, others)
+    chance, (a, b) = compared(low, others), resampled(low, others)
     assert chance.arrow == ""
-    differences = means[0] - means[1]
-    extremes = abs(differences - differences.mean()) >= abs(scores[0] - scores[1])
+    differences = a.means - b.means
+    extremes = abs(differences - differences.mean()) >= abs(a.value - b.value)
     assert chance.p_shift == (1 + extremes.sum()) / 1001 > 0.05
     assert compared(low, low).win_rate == 0.5
 
