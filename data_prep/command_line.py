@@ -152,13 +152,11 @@ def _recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[st
 
 
 def _languages(options: argparse.Namespace, sets: Mapping[str, Sequence[Path]]) -> tuple[str, str]:
-    """Return source and target language of sentence pairs, of the options or the endings of the first files.
-
-    Hyphens become underscores, as in pt_BR: fairseq separates the languages of a pair by a hyphen.
-    """
+    """Return source and target language of sentence pairs, of the options or the endings of the first files."""
     sides = {name: list(_sides(name, paths)) for name, paths in sets.items()}
     found = [tag_of(path) for path, _ in sides["train"]] or ["", ""]
     given = options.source_lang or found[0], options.target_lang or found[1]
+    # As in pt_BR: fairseq separates the languages of a pair by a hyphen.
     chosen = given[0].replace("-", "_"), given[1].replace("-", "_")
     for name, tag in zip(("--source-lang", "--target-lang"), given, strict=True):
         if not TAG.fullmatch(tag):

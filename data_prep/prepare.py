@@ -13,7 +13,7 @@ from posnet_data_prep import command_line
 from posnet_data_prep.command_line import Preparation
 from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
-from posnet_data_prep.pipeline.publish import is_published, publish, refuse_foreign, sentences
+from posnet_data_prep.pipeline.publish import publish, published_before, sentences
 from posnet_data_prep.pipeline.sets import LONGEST_WORD
 from posnet_data_prep.sources.download import URL_STARTS, Downloads
 from posnet_fairseq.shared.common_options import parsed_by
@@ -114,11 +114,11 @@ def main(options: argparse.Namespace) -> None:
     stages = out / "stages"
     if not (out / CARD).exists():  # else it may be finished, and is only read
         check_folder(out)
-    refuse_foreign(out, stages)
+    before = published_before(out, stages)
     _refuse_inputs_within(options)
     asked = command_line.preparation(options, stages, downloads)
     pipeline = DatasetPipeline(asked.read, asked.languages, asked.recipe, options.workers, asked.like)
-    if is_published(out, pipeline.goal):
+    if before == pipeline.goal.key:
         report.say(f"{out} is up to date.")
         return
     check_folder(out)

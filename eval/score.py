@@ -80,11 +80,9 @@ def make_parser() -> argparse.ArgumentParser:
         help=f"{tests}; both over sentences only, with sacreBLEU's p (default: over sentences and seeds if a system "
         "has several runs, else bs)",
     )
-    for name, default, what in (
-        ("resamples", plans.RESAMPLES, "resamples of the bootstrap"),
-        ("trials", plans.TRIALS, "trials of approximate randomization"),
-    ):
-        parser.add_argument(f"--{name}", type=int, help=f"number of {what} (default: {default})")
+    resamples, trials = "number of resamples of the bootstrap", "number of trials of approximate randomization"
+    parser.add_argument("--resamples", type=int, help=f"{resamples} (default: {plans.RESAMPLES})")
+    parser.add_argument("--trials", type=int, help=f"{trials} (default: {plans.TRIALS})")
     parser.add_argument("--seed", type=int, help=f"seed of both tests (default: {plans.SEED}, sacreBLEU's)")
     parser.add_argument("-lc", "--lowercase", action="store_true", default=None, help="compare lowercased text")
     parser.add_argument("--tokenize", help="sacreBLEU's tokenizer for BLEU (default: by the target language)")

@@ -31,7 +31,7 @@ def binarize(
         if left.name != RECORD:
             left.unlink()
     endings = [f".{language}" for language in languages] or [""]
-    training = [Path(f"{prefixes['train']}{ending}") for ending in endings] if "train" in prefixes else []
+    training = [Path(f"{prefixes['train']}{ending}") for ending in endings]
     if dictionaries:
         chosen = [Dictionary.load(path) for path in dictionaries]
     elif joined:

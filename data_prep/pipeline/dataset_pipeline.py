@@ -185,9 +185,8 @@ class DatasetPipeline:
         return counts
 
     def _divide(self, folder: Path, report: ProgressReporter) -> Counts:
-        texts = self._paths(self._tokenized.folder, "train")
         with report.stage("split", total=self._lines("train")) as bar:
-            return split(texts, folder / DESTINATIONS, self.recipe, bar)
+            return split(self._paths(self._tokenized.folder, "train"), folder / DESTINATIONS, self.recipe, bar)
 
     def _learn(self, folder: Path, report: ProgressReporter) -> Counts:
         if self._like:

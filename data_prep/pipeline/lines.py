@@ -45,6 +45,7 @@ def map_lines(
         return list(map(len, texts)), len(columns[0]), outputs, counts
 
     done = _noted(resume, sources, targets)
+    total = Counter(done.counts)
     bar.go_on_from(done.lines)
     with contextlib.ExitStack() as stack:
         readers = [stack.enter_context(open(path, "rb")) for path in sources]
@@ -54,21 +55,28 @@ def map_lines(
         for writer, size in zip(writers, done.written, strict=True):
             writer.truncate(size)  # drops what an interrupted run wrote after its last note
             writer.seek(size)
+
+        def save() -> None:
+            if resume:
+                for writer in writers:
+                    writer.flush()
+                done.written, done.counts = [writer.tell() for writer in writers], total
+                write_lines(resume, [msgspec.json.encode(done).decode()])
+
         results = stack.enter_context(contextlib.closing(in_order(of_block, _blocks(readers), processes)))
         saved = time.monotonic()
         for read, lines, outputs, counts in results:
             for writer, output in zip(writers, outputs, strict=True):
                 writer.write(output)
-            done.add(lines, read, outputs, counts)
+            total.update(counts)
+            done.lines += lines
+            done.read = [before + more for before, more in zip(done.read, read, strict=True)]
             bar.advance(lines)
-            if resume and time.monotonic() - saved > SECONDS_BETWEEN_SAVES:
-                for writer in writers:
-                    writer.flush()
-                done.save(resume)
+            if time.monotonic() - saved > SECONDS_BETWEEN_SAVES:
+                save()
                 saved = time.monotonic()
-    if resume:
-        done.save(resume)
-    return Counter(done.counts)
+        save()
+    return total
 
 
 def count_tokens(languages: Iterable[str], columns: Columns) -> Counter[str]:
@@ -98,16 +106,6 @@ class _Done(msgspec.Struct):
     written: list[int]
     lines: int = 0
     counts: dict[str, int] = {}
-
-    def add(self, lines: int, read: Sequence[int], outputs: Sequence[bytes], counts: Counter[str]) -> None:
-        self.lines += lines
-        self.read = [done + more for done, more in zip(self.read, read, strict=True)]
-        self.written = [done + len(output) for done, output in zip(self.written, outputs, strict=True)]
-        for name, count in counts.items():
-            self.counts[name] = self.counts.get(name, 0) + count
-
-    def save(self, path: Path) -> None:
-        write_lines(path, [msgspec.json.encode(self).decode()])
 
 
 def _noted(path: Path | None, sources: Sequence[Path], targets: Sequence[Path]) -> _Done:

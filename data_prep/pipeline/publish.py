@@ -16,7 +16,7 @@ from posnet_fairseq import __version__
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.records import are_intact
-from posnet_fairseq.shared.stages import LOCK, PARTIAL, FolderStage, remove
+from posnet_fairseq.shared.stages import LOCK, PARTIAL, remove
 from posnet_fairseq.text.binary_format import read_tokens
 from posnet_fairseq.text.card import CARD, DatasetCard, Restored
 from posnet_fairseq.text.dictionary import Dictionary, dictionary_file
@@ -26,20 +26,19 @@ from posnet_fairseq.text.tokenizers import has_moses_rules
 NAMES = "published"  # in the folder of stages: names of all files that were put into the dataset's folder
 
 
-def is_published(out: Path, goal: FolderStage) -> bool:
-    """Return whether a folder holds the whole dataset of a last stage; :func:`refuse_foreign` has seen no changes."""
+def published_before(out: Path, stages: Path) -> str | None:
+    """Return the key of the dataset that is in a folder, None if it is not whole or there is none.
+
+    Files which posnet-prepare has not made there, or not as they are, are refused.
+    """
     card = _card(out)
-    return card.key == goal.key and all((out / name).is_file() for name in card.files)
-
-
-def refuse_foreign(out: Path, stages: Path) -> None:
-    """Refuse the folder of a dataset that has files which posnet-prepare has not made there, or not as they are."""
-    files = _card(out).files
-    if out.is_dir() and any(out.iterdir()) and not (stages / LOCK).exists() and not files:
+    if out.is_dir() and any(out.iterdir()) and not (stages / LOCK).exists() and not card.files:
         raise UsageError(f"{out} exists already, and this posnet-prepare did not make it. Choose another --out.")
-    for name, state in files.items():
-        if (out / name).is_file() and not are_intact(out, {name: state}):
+    there = {name: state for name, state in card.files.items() if (out / name).is_file()}
+    for name, state in there.items():
+        if not are_intact(out, {name: state}):
             raise UsageError(f"{out / name} was changed since posnet-prepare made it. Move it away, and run again.")
+    return card.key if there == card.files else None
 
 
 def _card(out: Path) -> DatasetCard:
@@ -204,7 +203,8 @@ def sentences(restored: Mapping[str, Mapping[str, Restored]], lines: Mapping[str
     """Yield sentences, without periods, about the sets that lost something: the test sets, if there are any."""
     lossy = [(name, language, of) for name, sides in restored.items() for language, of in sides.items() if of.changed]
     if not lossy:
-        yield f"every line of {' and '.join(restored)} comes back from its tokens as it was"
+        names = " and ".join(restored).replace(" and ", ", ", len(restored) - 2)  # valid, test and test1
+        yield f"every line of {names} comes back from its tokens as it was"
     for name, language, of in [one for one in lossy if one[0] != "valid"] or lossy:
         most = "" if of.bleu is None else f"; a perfect system would score BLEU {of.bleu:.1f}"
         yield f"{of.changed:,} of {lines[name]:,} lines of {name}.{language} are not restored from their tokens{most}"

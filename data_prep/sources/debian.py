@@ -121,17 +121,15 @@ def read_descriptions(path: Path, language: str) -> dict[str, Description]:
     found: dict[str, Description] = {}
     starts = (_NAME, _HASH, f"Description-{language}: ")
     for number, record, ends in _records(path):
+        about = f"{path}: the record that begins in line {number}"
         fields = [next((line for line in record if line.startswith(start)), "") for start in starts]
-        problem = ""
         if not ends and found:
-            problem = "has no empty line behind it: the file is cut short. Copy it again"
-        elif not all(fields):
-            problem = (
-                f"is not a description of a package in {language} ({', '.join(map(str.strip, starts))}). "
-                f"Give an index Translation-{language} of apt"
+            raise UsageError(f"{about} has no empty line behind it: the file is cut short. Copy it again.")
+        if not all(fields):
+            raise UsageError(
+                f"{about} is not a description of a package in {language} ({', '.join(map(str.strip, starts))}). "
+                f"Give an index Translation-{language} of apt."
             )
-        if problem:
-            raise UsageError(f"{path}: the record that begins in line {number} {problem}.")
         lines = [line for line in record[record.index(fields[2]) + 1 :] if line.startswith(" ")]
         package, key, short = (field.removeprefix(start) for field, start in zip(fields, starts, strict=True))
         found.setdefault(key, Description(package, tuple(paragraphs(short, lines))))

@@ -183,28 +183,26 @@ def read_output(path: Path) -> list[str]:
     if not _is_log(lines):
         return lines
     found: dict[str, dict[int, str]] = {"H": {}, "D": {}}
-    last, problem = None, ""
+    last = None
     for match in filter(None, map(_HYPOTHESIS.match, lines)):
         number, texts = int(match["number"]), found[match["kind"]]
         if number in texts and number != last:
-            problem = problem or f"holds sentence {number} of two runs of fairseq's. Give a file of one run"
+            raise UsageError(f"{path} holds sentence {number} of two runs of fairseq's. Give a file of one run.")
         texts.setdefault(number, match["text"])  # the best hypothesis comes first
         last = number
     best = found["D"] or found["H"]
     missing = next(number for number in range(len(best) + 1) if number not in best)
-    if not problem and missing < len(best):
-        problem = (
-            f"is a log of fairseq's without a translation of sentence {missing} (counted from 0). Translate again with "
-            "--required-batch-size-multiple 1, without --skip-invalid-size-inputs-valid-test"
+    if missing < len(best):
+        raise UsageError(
+            f"{path} is a log of fairseq's without a translation of sentence {missing} (counted from 0). Translate "
+            "again with --required-batch-size-multiple 1, without --skip-invalid-size-inputs-valid-test."
         )
     # fairseq prints the scores of a hypothesis behind it.
-    elif not problem and any(line.startswith("P-") for line in lines) and _HYPOTHESIS.match(lines[-1]):
-        problem = (
-            f"is a log of fairseq's that is cut short: it ends in a translation, of sentence {last} (counted from 0), "
-            "without its scores. Copy it again, or translate again"
+    if any(line.startswith("P-") for line in lines) and _HYPOTHESIS.match(lines[-1]):
+        raise UsageError(
+            f"{path} is a log of fairseq's that is cut short: it ends in a translation, of sentence {last} (counted "
+            "from 0), without its scores. Copy it again, or translate again."
         )
-    if problem:
-        raise UsageError(f"{path} {problem}.")
     return [best[number] for number in range(len(best))]
 
 

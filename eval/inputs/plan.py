@@ -49,19 +49,15 @@ class TestSet:
     outputs: Mapping[str, tuple[Text, ...]]  # {system: one text for each run}
 
     def __post_init__(self) -> None:
-        problem = ""
+        about = f"test set {self.name}"
+        if bool(self.references) == bool(self.sacrebleu_name) or (self.source is not None and self.sacrebleu_name):
+            own = f"{option('reference')}, with or without {option('source')}"
+            raise UsageError(f"{about}: give either {own}, or {option('test_set')}, which brings both.")
         for runs in self.outputs.values():
             # A NUL is refused when the file is read.
             files = [run if "\0" in str(run) else os.path.realpath(run) for run in runs if isinstance(run, Path)]
             if len(set(files)) < len(files):
-                problem = "a file is given twice as a run of a system. Give each run once"
-        if bool(self.references) == bool(self.sacrebleu_name) or (self.source is not None and self.sacrebleu_name):
-            problem = (
-                f"give either {option('reference')}, with or without {option('source')}, or {option('test_set')}, "
-                "which brings both"
-            )
-        if problem:
-            raise UsageError(f"test set {self.name}: {problem}.")
+                raise UsageError(f"{about}: a file is given twice as a run of a system. Give each run once.")
 
 
 @dataclass(frozen=True)

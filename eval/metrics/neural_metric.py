@@ -129,14 +129,12 @@ class NeuralMetric(MeanMetric):
             yield group, np.stack([SCALE * scores.double().cpu().numpy(), np.ones(len(group))], axis=1)
 
     def _scores(self, prepared: Iterable[Any]) -> Iterator[Any]:
-        """Yield the scores of groups in their order, computed on replicas with one thread for each.
-
-        Only a few groups are taken ahead. Threads suffice: torch releases the interpreter's lock.
-        """
+        """Yield the scores of groups in their order, computed on replicas, with only a few groups taken ahead."""
         count = len(self.networks)
         if count == 1:
             yield from (self.score(self.networks[0], group) for group in prepared)
             return
+        # Threads suffice: torch releases the interpreter's lock.
         of_thread, free = threading.local(), list(self.networks)
         pool = ThreadPoolExecutor(count, initializer=lambda: setattr(of_thread, "network", free.pop(0)))
         try:

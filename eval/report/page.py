@@ -56,32 +56,24 @@ def render(comparison: Comparison) -> str:
 
 def _section(comparison: Comparison, test_set: TestSetResult) -> dict[str, Any]:
     """Return the template's values for a test set."""
-    scored = [system for system in comparison.systems if system in test_set.scores]
     labels = {"": "Source and reference"} | {system: comparison.labels[system] for system in comparison.systems}
     remarks = {system: [remark for remark in test_set.remarks if remark.system == system] for system in labels}
     section: dict[str, Any] = {
         "test_set": test_set,
         "compared": {
-            (system, metric.name): [
-                (baseline, test_set.difference(system, baseline, metric.name))
-                for baseline in comparison.baselines
-                if baseline != system and baseline in scored
-            ]
-            for system in scored
+            (system, metric.name): comparison.compared(test_set, system, metric.name)
+            for system in test_set.scores
             for metric in test_set.metrics
         },
         "remarks": [(labels[system], found) for system, found in remarks.items() if found],
-        "scored": scored,
     }
-    if scored:
-        styles = {system: each for system, each in plots.line_styles(comparison).items() if system in scored}
+    if test_set.scores:
+        styles = {system: each for system, each in plots.line_styles(comparison).items() if system in test_set.scores}
         section |= {
             "intervals": [plots.intervals(comparison, test_set, metric, styles) for metric in test_set.metrics],
-            "by_length": [plots.by_length(test_set, metric, styles) for metric in test_set.metrics]
-            if test_set.by_length
-            else [],
+            "by_length": [plots.by_length(test_set, metric, styles) for metric in test_set.metrics],
             "legend": [(comparison.labels[system], plots.swatch(test_set, system, styles)) for system in styles],
-            "others": plots.swatch(test_set, "", {}) if len(styles) < len(scored) else "",
+            "others": plots.swatch(test_set, "", {}) if len(styles) < len(test_set.scores) else "",
             "browsable": browsable(comparison, test_set),
         }
     return section
@@ -113,7 +105,7 @@ def browsable(comparison: Comparison, test_set: TestSetResult) -> dict[str, Any]
             alone: for each system, for each metric [[best lines], [worst lines]]
             changes: {"line:a:b": [spans in a's output, spans in b's]}, "line:a:" to the first reference
     """
-    systems = [system for system in comparison.systems if system in test_set.scores]
+    systems = list(test_set.scores)
     metrics = [metric.name for metric in test_set.metrics]
     outputs = [test_set.outputs[system][0] for system in systems]
     places: dict[str, int] = {}  # of texts

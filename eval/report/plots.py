@@ -48,7 +48,7 @@ def intervals(
     comparison: Comparison, test_set: TestSetResult, metric: MetricInfo, styles: Mapping[str, dict[str, Any]]
 ) -> str:
     """Return an SVG element with score, 95% interval and runs of each system, and baselines as vertical lines."""
-    systems = [system for system in comparison.systems if system in test_set.scores]
+    systems = list(test_set.scores)
     row, below, above = 36, 30, 0.85  # above: rows over the first, for its name
     height = row * (len(systems) - 0.5 + above)
     figure, (axes,) = _figure(height + below, [(6, below, WIDTH - 12, height)])

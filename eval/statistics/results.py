@@ -98,7 +98,7 @@ class TestSetResult(Texts):
 
     Attributes:
         metrics: in the order of the table.
-        scores: {system: {metric name: score}}, without systems that are missing.
+        scores: {system: {metric name: score}}, in the order of the table, without systems that are missing.
         differences: {(a, b): {metric name: difference}} of every pair, a behind b in the list of systems.
         by_length: scores by length in words (characters where a language has no spaces) of the source, or without one
             of the first reference.
@@ -169,12 +169,14 @@ class Comparison:
 
     def marks(self, test_set: TestSetResult, system: str, metric: str) -> list[tuple[str, str]]:
         """Return (symbol, arrow) of significant differences from the baselines, (symbol, "=") of equal outputs."""
-        arrows = {
-            symbol: test_set.difference(system, baseline, metric).arrow
-            for symbol, baseline in zip(SYMBOLS, self.baselines, strict=False)
-            if baseline != system and {baseline, system} <= test_set.scores.keys()
-        }
-        return [(symbol, arrow) for symbol, arrow in arrows.items() if arrow]
+        arrows = {baseline: found.arrow for baseline, found in self.compared(test_set, system, metric)}
+        pairs = zip(SYMBOLS, self.baselines, strict=False)
+        return [(symbol, arrow) for symbol, baseline in pairs if (arrow := arrows.get(baseline))]
+
+    def compared(self, test_set: TestSetResult, system: str, metric: str) -> list[tuple[str, Difference]]:
+        """Return (baseline, difference from it) of the baselines that a system is compared with."""
+        there = [name for name in self.baselines if name != system and {name, system} <= test_set.scores.keys()]
+        return [(name, test_set.difference(system, name, metric)) for name in there]
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the results as rows, as for ``pandas.DataFrame``.
@@ -199,14 +201,13 @@ class Comparison:
 
     def _rows(self, test_set: TestSetResult, system: str) -> Iterator[dict[str, Any]]:
         facts = {title: column.get(system) for title, column in self.columns.items()}
-        against: list[str | None] = [name for name in self.baselines if name != system and name in test_set.scores]
         for info in test_set.metrics:
             score = test_set.scores[system][info.name]
             values = [test_set.name, system, self.labels[system], info.label]
             values += [score.value, score.low, score.high, score.half_width, score.deviation, len(score.runs)]
-            for baseline in against or [None]:
-                compared: list[Any] = [None] * 7
-                if baseline is not None:
-                    found = test_set.difference(system, baseline, info.name)
-                    compared = [found.value, found.low, found.high, found.p, found.p_shift, found.win_rate, found.arrow]
-                yield dict(zip(ROW_COLUMNS, [*values, baseline, *compared, info.signature], strict=True)) | facts
+            against: list[list[Any]] = [
+                [name, of.value, of.low, of.high, of.p, of.p_shift, of.win_rate, of.arrow]
+                for name, of in self.compared(test_set, system, info.name)
+            ]
+            for compared in against or [[None] * 8]:
+                yield dict(zip(ROW_COLUMNS, [*values, *compared, info.signature], strict=True)) | facts

@@ -5,9 +5,10 @@ sacreBLEU's PairedTest for an equal seed. A resampled corpus is a row of counts,
 for all systems at once, are a matrix product.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from posnet_eval.statistics.results import Difference
 AT_ONCE = 2**21  # segments of resampled corpora that are held in memory
 TAIL = 40  # 1 / 40 of the samples lies below a 95% interval, and 1 / 40 above
 POWER = 0.8
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -120,17 +122,11 @@ class SeedVariance:
         return Contrast(runs.value - (others.value if others else 0.0), float(np.sqrt(variance)), freedom)
 
 
-def side_by_side(statistics: Iterable[FloatArray]) -> FloatArray:
-    """Return (N, F) columns of all runs of several (R, N, K) statistics, as the functions below resample them."""
-    return np.concatenate([rows.transpose(1, 0, 2).reshape(rows.shape[1], -1) for rows in statistics], axis=1)
-
-
-def bootstrap_sums(statistics: FloatArray, resamples: int, seed: int) -> FloatArray:
-    """Return (B, F) statistics of B corpora drawn with replacement from N segments of (N, F) statistics."""
-    size = len(statistics)
+def bootstrap_sums(statistics: Mapping[Key, FloatArray], resamples: int, seed: int) -> dict[Key, FloatArray]:
+    """Return (B, R, K) sums over B corpora drawn with replacement from N segments, of (R, N, K) statistics."""
     generator = np.random.default_rng(seed)
 
-    def draw(rows: int) -> NDArray[np.generic]:
+    def draw(rows: int, size: int) -> NDArray[np.generic]:
         drawn = generator.choice(size, size=(rows, size), replace=True)
         drawn += size * np.arange(rows)[:, None]
         return np.bincount(drawn.ravel(), minlength=rows * size).reshape(rows, size)
@@ -138,20 +134,28 @@ def bootstrap_sums(statistics: FloatArray, resamples: int, seed: int) -> FloatAr
     return _sums(statistics, resamples, draw)
 
 
-def shuffled_sums(statistics: FloatArray, trials: int, seed: int) -> FloatArray:
-    """Return (T, F) statistics of T random halves of N segments, which systems keep when they exchange the others."""
+def shuffled_sums(statistics: Mapping[Key, FloatArray], trials: int, seed: int) -> dict[Key, FloatArray]:
+    """Return (T, R, K) sums over T random halves of N segments, which systems keep when they exchange the others."""
     generator = np.random.default_rng(seed)
-    return _sums(statistics, trials, lambda rows: generator.integers(2, size=(rows, len(statistics)), dtype=bool))
+    return _sums(statistics, trials, lambda *shape: generator.integers(2, size=shape, dtype=bool))
 
 
-def _sums(statistics: FloatArray, rows: int, draw: Callable[[int], NDArray[np.generic]]) -> FloatArray:
+def _sums(
+    statistics: Mapping[Key, FloatArray], rows: int, draw: Callable[[int, int], NDArray[np.generic]]
+) -> dict[Key, FloatArray]:
+    if not statistics:
+        return {}
+    # One product for all: columns of all runs stand side by side.
+    columns = np.concatenate([of.transpose(1, 0, 2).reshape(of.shape[1], -1) for of in statistics.values()], axis=1)
     # numpy draws bits 32 at a time: with whole words in every part, the parts equal a single draw
-    part = max(32, AT_ONCE // len(statistics) // 32 * 32)
-    sums = np.empty((rows, statistics.shape[1]))
+    part = max(32, AT_ONCE // len(columns) // 32 * 32)
+    sums = np.empty((rows, columns.shape[1]))
     for start in range(0, rows, part):
         stop = min(start + part, rows)
-        np.matmul(draw(stop - start).astype(np.float64), statistics, out=sums[start:stop])
-    return sums
+        np.matmul(draw(stop - start, len(columns)).astype(np.float64), columns, out=sums[start:stop])
+    ends = np.cumsum([of.shape[0] * of.shape[2] for of in statistics.values()])
+    parts = zip(statistics.items(), np.split(sums, ends[:-1], axis=1), strict=True)
+    return {key: found.reshape(rows, *of.shape[::2]) for (key, of), found in parts}
 
 
 def interval(samples: FloatArray) -> tuple[float, float]:
@@ -163,30 +167,27 @@ def interval(samples: FloatArray) -> tuple[float, float]:
 
 def compare(
     metric: Metric,
-    scores: tuple[FloatArray | float, FloatArray | float],
-    resampled: tuple[FloatArray, FloatArray],
+    a: Runs,
+    b: Runs,
     same: bool,
-    randomized: tuple[FloatArray, FloatArray] | None = None,
+    randomized: FloatArray | None = None,
     contrast: Contrast | None = None,
 ) -> Difference:
-    """Return how a system differs from another one.
+    """Return how system a differs from system b by a metric.
 
     Args:
         metric: metric of the scores.
-        scores: () scores of the system and of the other.
-        resampled: (B,) scores of both on resampled corpora.
+        a, b: the runs of both.
         same: whether all their outputs are equal.
-        randomized: (1 + T,) scores of both, as observed and after T random exchanges of segments.
+        randomized: (1 + T,) differences, as observed and after T random exchanges of segments.
         contrast: their difference with the uncertainty of seeds, too; if given, interval and p are its.
     """
-    value = float(scores[0] - scores[1])
-    differences = resampled[0] - resampled[1]
+    value, differences = a.value - b.value, a.means - b.means
     low, high = (contrast.low, contrast.high) if contrast else interval(differences)
     magnitudes = np.abs(differences)
     extremes = magnitudes - magnitudes.mean() > abs(value)
     if randomized is not None:
-        exchanged = np.abs(randomized[0] - randomized[1])
-        extremes = exchanged[1:] > exchanged[0]
+        extremes = np.abs(randomized[1:]) > np.abs(randomized[0])
     p = contrast.p if contrast else _share(extremes)
     shifted = np.abs(differences - differences.mean()) >= abs(value)
     direction = 1 if metric.higher_is_better else -1

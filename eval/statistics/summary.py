@@ -1,7 +1,7 @@
 """Results on a test set from the statistics of its segments: scores, intervals, differences, remarks."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise
 
@@ -26,6 +26,8 @@ _UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0fff\u1000-\u109f\
 # A word, or a character of one of these.
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+")
 
+ByMetric = Mapping[tuple[str, str], FloatArray]  # statistics by names of metric and system
+
 
 @dataclass
 class MetricRun:
@@ -40,20 +42,18 @@ class MetricRun:
 def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) -> TestSetResult:
     """Return the results on a test set by metrics whose statistics are known; the test is "bs", "ar" or "seeds"."""
     systems = list(texts.outputs)
-    statistics = {run.metric.name: run.statistics for run in runs}
-    resampled = _sums(significance.bootstrap_sums, plan.resamples, plan.seed, statistics)
+    statistics = {(run.metric.name, name): rows for run in runs for name, rows in run.statistics.items()}
+    resampled = significance.bootstrap_sums(statistics, plan.resamples, plan.seed)
     # Means over runs: a line has the same weight in systems with many runs and with one.
-    pooled = {
-        metric: {name: rows.mean(0, keepdims=True) for name, rows in of.items()} for metric, of in statistics.items()
-    }
-    kept = _sums(significance.shuffled_sums, plan.trials, plan.seed, pooled) if test == "ar" else {}
+    pooled = {key: rows.mean(0, keepdims=True) for key, rows in statistics.items()}
+    kept = significance.shuffled_sums(pooled, plan.trials, plan.seed) if test == "ar" else {}
     scores: dict[str, dict[str, Score]] = {name: {} for name in systems}
     differences: dict[tuple[str, str], dict[str, Difference]] = {}
     for run in runs:
         metric = run.metric
         found = {
-            name: Runs(metric.corpus(run.statistics[name].sum(1)), metric.corpus(sums))
-            for name, sums in resampled[metric.name].items()
+            name: Runs(metric.corpus(rows.sum(1)), metric.corpus(resampled[metric.name, name]))
+            for name, rows in run.statistics.items()
         }
         variance = SeedVariance.of(found.values()) if test == SEEDS else None
         for name in systems:
@@ -62,19 +62,20 @@ def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) ->
             some, others = texts.outputs[a], texts.outputs[b]
             differences.setdefault((a, b), {})[metric.name] = significance.compare(
                 metric,
-                (found[a].value, found[b].value),
-                (found[a].means, found[b].means),
+                found[a],
+                found[b],
                 same=sorted(some) == sorted(others) or len({*some, *others}) == 1,  # in whichever order of the runs
-                randomized=_exchanged(metric, kept[metric.name], pooled[metric.name], a, b) if kept else None,
+                randomized=_exchanged(metric, kept, pooled, a, b) if kept else None,
                 contrast=variance.contrast(found[a], found[b]) if variance else None,
             )
-    means = {metric: {name: rows[0] for name, rows in of.items()} for metric, of in pooled.items()}
+    metrics = {run.metric.name: run.metric for run in runs}
+    means = {key: rows[0] for key, rows in pooled.items()}
     return TestSetResult(
         **vars(texts),
         metrics=tuple(_info(run, plan) for run in runs),
         scores=scores,
         differences=differences,
-        by_length=tuple(by_length(texts.sources or texts.references[0], [run.metric for run in runs], means)),
+        by_length=tuple(by_length(texts.sources or texts.references[0], metrics, means)),
         remarks=tuple(_remarks(texts, plan)),
         segments={
             run.metric.name: {
@@ -85,24 +86,6 @@ def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) ->
     )
 
 
-def _sums(
-    draw: Callable[[FloatArray, int, int], FloatArray],
-    repetitions: int,
-    seed: int,
-    statistics: Mapping[str, Mapping[str, FloatArray]],
-) -> dict[str, dict[str, FloatArray]]:
-    """Return {metric: {system: (B, R, K) sums}}, drawn together from {metric: {system: (R, N, K) statistics}}."""
-    every = [rows for of in statistics.values() for rows in of.values()]
-    if not every:
-        return {metric: {} for metric in statistics}
-    sums = draw(significance.side_by_side(every), repetitions, seed)
-    parts = iter(np.split(sums, np.cumsum([rows.shape[0] * rows.shape[2] for rows in every])[:-1], axis=1))
-    return {
-        metric: {name: next(parts).reshape(repetitions, *rows.shape[::2]) for name, rows in of.items()}
-        for metric, of in statistics.items()
-    }
-
-
 def score_of(runs: Runs, variance: SeedVariance | None = None) -> Score:
     """Return a score with its interval: over sentences and seeds, or without their variance the bootstrap's."""
     found = variance.contrast(runs) if variance else None
@@ -111,16 +94,13 @@ def score_of(runs: Runs, variance: SeedVariance | None = None) -> Score:
     return Score(runs.value, tuple(runs.scores.tolist()), deviation, low, high, half_width=0.5 * (high - low))
 
 
-def _exchanged(
-    metric: Metric, kept: Mapping[str, FloatArray], pooled: Mapping[str, FloatArray], a: str, b: str
-) -> tuple[FloatArray, FloatArray]:
-    """Return (1 + T,) scores of a and of b, as observed and after an exchange of the segments that were not kept."""
-    totals = {name: pooled[name].sum(1) for name in (a, b)}
-
-    def scores(one: str, other: str) -> FloatArray:
-        return metric.corpus(np.concatenate([totals[one], (kept[one] + totals[other] - kept[other])[:, 0]]))
-
-    return scores(a, b), scores(b, a)
+def _exchanged(metric: Metric, kept: ByMetric, pooled: ByMetric, a: str, b: str) -> FloatArray:
+    """Return (1 + T,) differences of a from b, as observed and when the segments that were not kept are exchanged."""
+    whole_a, whole_b = (pooled[metric.name, name].sum(1) for name in (a, b))
+    kept_a, kept_b = (kept[metric.name, name][:, 0] for name in (a, b))
+    first = np.concatenate([whole_a, kept_a + whole_b - kept_b])
+    second = np.concatenate([whole_b, kept_b + whole_a - kept_a])
+    return metric.corpus(first) - metric.corpus(second)
 
 
 def in_ranges(lengths: ArrayLike, edges: Sequence[int], dash: str = "-") -> Iterator[tuple[str, NDArray[np.bool_]]]:
@@ -132,15 +112,12 @@ def in_ranges(lengths: ArrayLike, edges: Sequence[int], dash: str = "-") -> Iter
             yield label, chosen
 
 
-def by_length(
-    lines: Sequence[str], metrics: Sequence[Metric], statistics: Mapping[str, Mapping[str, FloatArray]]
-) -> Iterator[Bucket]:
-    """Yield scores by sentence length, without empty buckets, from {metric name: {system: (N, K) statistics}}."""
+def by_length(lines: Sequence[str], metrics: Mapping[str, Metric], statistics: ByMetric) -> Iterator[Bucket]:
+    """Yield scores by sentence length, without empty buckets, from (N, K) statistics."""
     for label, chosen in in_ranges([len(_WORD.findall(line)) for line in lines], EDGES):
         scores: dict[str, dict[str, float]] = {}
-        for metric in metrics:
-            for system, rows in statistics[metric.name].items():
-                scores.setdefault(system, {})[metric.name] = float(metric.corpus(rows[chosen].sum(0)))
+        for (metric, system), rows in statistics.items():
+            scores.setdefault(system, {})[metric] = float(metrics[metric].corpus(rows[chosen].sum(0)))
         yield Bucket(label, int(chosen.sum()), scores)
 
 

@@ -48,11 +48,7 @@ class StoredMixing(nn.Module):
     ) -> None:
         super().__init__()
         self.renormalise = renormalise
-        offsets = context.offsets(queries, keys)
-        weights = mixer.energy(offsets, context.positions, mixer.memory_positions(context)).float()
-        hidden = mixer.hidden(offsets)
-        if hidden is not None:
-            weights = weights.masked_fill(hidden, float("-inf") if mixer.softmax else 0)
+        weights = mixer._energies(queries, keys, context).float()
         if mixer.softmax:
             weights = (weights - weights.amax(dim=-1, keepdim=True)).exp()
         self.weights: Tensor | None
@@ -72,20 +68,19 @@ class StoredMixing(nn.Module):
 
     def _rows(self, value: Tensor, driven: Tensor, first: int, count: int) -> Tensor:
         """Return rows of products, divided by their sums. `driven`: (B, 1, M), 1 at real tokens and 0 at padding."""
-        inputs = value.transpose(2, 3)
-        mixed = torch.stack([head.read(x, first, count) for head, x in self._by_head(inputs)], dim=1)
+        mixed = self._read(value.transpose(2, 3), first, count)
         if self.weights is None:
             return mixed.transpose(2, 3)
         if self.renormalise:
-            ones = driven[:, None].expand(-1, value.size(1), -1, -1)
-            sums = torch.stack([head.read(x, first, count) for head, x in self._by_head(ones)], dim=1)
+            sums = self._read(driven[:, None].expand(-1, value.size(1), -1, -1), first, count)
         else:
             rows = self.weights[:, first : first + count, : driven.size(2)]
             sums = (driven[:, None] @ rows.mT).to(value.dtype)
         return (mixed / sums.clamp(min=SMALLEST_SUM)).transpose(2, 3)
 
-    def _by_head(self, x: Tensor) -> Any:
-        return zip(self.heads, x.unbind(1), strict=True)
+    def _read(self, x: Tensor, first: int, count: int) -> Tensor:
+        heads: Any = zip(self.heads, x.unbind(1), strict=True)
+        return torch.stack([head.read(of_head, first, count) for head, of_head in heads], dim=1)
 
 
 def put_on_crossbars(

@@ -75,14 +75,13 @@ class Experiment:
     def describe(self) -> dict[str, Any]:
         """Return all that translations depend on but the text, for the record."""
         path = Path(self.model)
-        named = {name: str(value) for name, value in self.text.items() if value}
         return {
             "weights": digest(path / WEIGHTS if path.is_dir() else path, "sha256"),
             "parts": list(self.parts),
             "renormalise": self.renormalise,
             "hardware": {name: value for name, value in self.hardware.describe().items() if name != "adc_bits"},
             "seed": self.seed,
-            "text": named,
+            "text": {name: str(value) for name, value in self.text.items() if value},
             "versions": installed_versions("torch", "aihwkit"),
         }
 
@@ -104,8 +103,7 @@ class CrossbarTranslation:
         )
         self.settings = SearchSettings(**recorded if beam is None else {**recorded, "beam": beam})
         self.settings.check(len(self.vocabulary.target_dictionary))
-        translator = self._translator(self._digital)
-        self._batches = Batches(lines, translator)
+        self._batches = Batches(lines, self._translator(self._digital))
         source = max((len(tokens) for batch in self._batches for tokens in batch.sources), default=1)
         target = int(self.settings.max_len_a * source + self.settings.max_len_b) + 1
         self.longest = source, min(target, self._digital.decoder.max_positions())
@@ -141,9 +139,8 @@ class CrossbarTranslation:
 
     @torch.inference_mode()
     def _translations(self, model: Transformer) -> list[str]:
-        translator = self._translator(model)
-        found = self._batches.in_order(map(translator.translate, self._batches))
-        return [best.text for best, *_ in found]
+        found = map(self._translator(model).translate, self._batches)
+        return [best.text for best, *_ in self._batches.in_order(found)]
 
 
 def tiles(model: nn.Module) -> dict[str, Any]:

@@ -158,10 +158,9 @@ def tables(options: Namespace) -> Iterator[Table | str]:
             title = f"{options.sentences} sentences of {length} tokens, beam {beam}, size {options.size}"
             shown = table(title, "sent.\n/s", "tokens\n/s", "×\nfairseq", "×\nCT2", "memory\nMiB")
             for name, figures in results.items():
-                peer = "" if math.isnan(figures["peer"]) else f"{figures['peer']:.2f}"
-                speed, ratio = figures["sentences"], f"{figures['ratio']:.2f}"
-                memory = mebibytes(figures["peak"])
-                shown.add_row(name, f"{speed:.2f}", f"{speed * length:,.0f}", ratio, peer, memory)
+                speed, peer = figures["sentences"], "" if math.isnan(figures["peer"]) else f"{figures['peer']:.2f}"
+                speeds = f"{speed:.2f}", f"{speed * length:,.0f}", f"{figures['ratio']:.2f}"
+                shown.add_row(name, *speeds, peer, mebibytes(figures["peak"]))
             yield shown
     yield (
         f"{len(task.source_dictionary):,} words, random sentences. × CT2: CTranslate2 in the same precision. Memory: "

@@ -99,8 +99,8 @@ def _lines(texts: Iterable[str]) -> str:
     return "\n".join(dict.fromkeys(texts))
 
 
-def _millions(number: float | None) -> str:
-    return "" if number is None else f"{number / 1e6:.1f}M"
+def _millions(number: float) -> str:
+    return f"{number / 1e6:.1f}M"
 
 
 def option_rows(mixer: type[TokenMixer]) -> Iterator[tuple[str, str, str, str]]:

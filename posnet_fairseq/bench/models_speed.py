@@ -52,8 +52,7 @@ def fairseq_transformer(task: SimpleNamespace, size: str, positions: int) -> Tra
 def mixer_transformer(task: SimpleNamespace, mixer: str, size: str, positions: int) -> MixerTransformer:
     """Return posnet's model of a size, with a mixer in encoder and decoder, trained like fairseq's."""
     # fairseq's Transformer has no dropout on attention weights by default.
-    options = options_of(mixer, size, positions, attention_dropout=0.0)
-    return MixerTransformer.build_model(options, task)
+    return MixerTransformer.build_model(options_of(mixer, size, positions, attention_dropout=0.0), task)
 
 
 def build_models(task: SimpleNamespace, mixers: Sequence[str], size: str, positions: int) -> dict[str, nn.Module]:

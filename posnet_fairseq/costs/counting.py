@@ -25,9 +25,8 @@ def build(
     **options: str | bool | int,
 ) -> Transformer:
     """Return a model of a size with shared embeddings, in evaluation mode; its weights take no memory on ``meta``."""
-    cfg = options_of(mixer, size, max_positions, **options)
     with torch.device(device):
-        return build_transformer(cfg, words, words).eval()
+        return build_transformer(options_of(mixer, size, max_positions, **options), words, words).eval()
 
 
 class Cost(NamedTuple):

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from matplotlib.axes import Axes
 from msgspec import Struct
 
 from posnet_fairseq.plots import style
@@ -65,17 +64,14 @@ def draw(folders: Sequence[str], place: Path) -> list[Path]:
             )  # fmt: skip
             axis.axhline(one.digital, color=line["color"], linewidth=0.8, linestyle=":")
         axis.set(xlabel=labels[along], ylabel=f"{METRIC} (dotted: digital)")
-        _ticks(axis, along, sorted({point[along] for one in experiments for point in one.points}))
+        there = sorted({point[along] for one in experiments for point in one.points})
+        if along == 0:
+            axis.set_xscale("log")
+            axis.set_xticks([], minor=True)
+        axis.set_xticks(there, [str(value) if along else TIMES.get(value, f"{value:,} s") for value in there])
         style.plain(axis)
     style.legend(figure)
     return style.save(figure, place)
-
-
-def _ticks(axis: Axes, along: int, values: Sequence[int]) -> None:
-    if along == 0:
-        axis.set_xscale("log")
-        axis.set_xticks([], minor=True)
-    axis.set_xticks(values, [str(value) if along else TIMES.get(value, f"{value:,} s") for value in values])
 
 
 def _read(folder: Path) -> _Experiment:

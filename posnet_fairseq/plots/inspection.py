@@ -71,8 +71,7 @@ class Mixing:
         """Return offsets ⌊γn⌋ - m, (K,), ascending, and means over their pairs of (H, N, M), (H, K); NaN: no pair."""
         offsets = self.at[:, None] - torch.arange(len(self.keys))
         found = torch.arange(int(offsets.min()), int(offsets.max()) + 1)
-        means = [matrices[:, offsets == offset].nanmean(dim=1) for offset in found]
-        return found, torch.stack(means, dim=1)
+        return found, torch.stack([matrices[:, offsets == offset].nanmean(dim=1) for offset in found], dim=1)
 
 
 def observe(model: nn.Module, source: Tensor | None, target: Tensor, names: Mapping[str, Names]) -> list[Mixing]:

@@ -90,14 +90,14 @@ def legend(made: Figure, order: Sequence[str] | None = None, fontsize: int = 9) 
 def characters_without_font(texts: Iterable[str]) -> list[str]:
     """Return characters that no font of this machine can draw, sorted; a browser elsewhere may have one."""
     characters = {character for text in texts for character in text}
-    missing = characters - _drawn(_families())
+    missing = characters - _drawn()
     if missing:
         # matplotlib keeps a list of fonts from its first start; later ones are added here.
         there = {font.fname for font in font_manager.fontManager.ttflist}
         for path in set(font_manager.findSystemFonts()) - there:
             with contextlib.suppress(Exception):  # a damaged font is left out
                 font_manager.fontManager.addfont(path)
-        missing = characters - _drawn(_families())
+        missing = characters - _drawn()
     return sorted(missing)
 
 
@@ -106,8 +106,8 @@ def _families() -> list[str]:
     return ["DejaVu Sans", *(name for name in _MORE_FONTS if name in there)]
 
 
-def _drawn(families: Iterable[str]) -> set[str]:
-    fonts = (font_manager.get_font(font_manager.findfont(family)) for family in families)
+def _drawn() -> set[str]:
+    fonts = (font_manager.get_font(font_manager.findfont(family)) for family in _families())
     return {chr(code) for font in fonts for code in font.get_charmap()}
 
 

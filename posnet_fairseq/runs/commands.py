@@ -63,8 +63,7 @@ def training(settings: RunSettings, data: TranslationData, device: Device, repor
 
 def tried(settings: RunSettings) -> list[str]:
     """Return arguments of fairseq-train that tell whether it understands the options of a run."""
-    arguments = [settings.data_folder, "--arch", settings.arch, *settings.options.split(), *settings.plugin]
-    return list(map(str, arguments))
+    return list(map(str, [settings.data_folder, "--arch", settings.arch, *settings.options.split(), *settings.plugin]))
 
 
 def _placed(device: Device, world: int) -> list[str]:

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import queue
 import threading
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -57,12 +56,10 @@ def failures(
     """
     report, stopped, said = ProgressReporter(), threading.Event(), set[str]()
     updates, running = {each: _updates(each) for each in runs}, set[RunSettings]()
-    free: queue.SimpleQueue[Share] = queue.SimpleQueue()
-    for each in shares:
-        free.put(each)
+    free = list(shares)  # as many as there are threads
 
     def do(settings: RunSettings) -> str:
-        share, remarks = free.get(), _Remarks(report, said)
+        share, remarks = free.pop(0), _Remarks(report, said)
         others = [other.run for other in runs if other != settings and not _is_trained(other)]
         running.add(settings)
         try:
@@ -76,7 +73,7 @@ def failures(
         finally:
             running.discard(settings)
             updates[settings] = _updates(settings)
-            free.put(share)
+            free.append(share)
         if remarks.done >= len(settings.stages):  # more with several test sets
             report.say(f"{settings.run.name} is done")
         return ""

@@ -33,11 +33,10 @@ def run(settings: RunSettings, work: Work | None = None) -> None:
     """Do the stages that are asked for, beside other runs if ``work`` is given."""
     if "score" in settings.stages:
         check_metrics(settings)
-    device = find_device(settings, work.tenants if work else 1)
-    if work is None:
-        work = Work()
-        if device.threads:
-            os.environ.setdefault("OMP_NUM_THREADS", str(device.threads))
+    alone, work = work is None, work or Work()
+    device = find_device(settings, work.tenants)
+    if alone and device.threads:
+        os.environ.setdefault("OMP_NUM_THREADS", str(device.threads))
     if device.kind == "cpu" and device.processes > cores():
         cpus = given("cpus", device.processes)
         work.report.say(f"{cpus}: this machine has {cores()} cores, which the processes share")

@@ -76,10 +76,8 @@ def tune(settings: TuneSettings) -> Path:
     _refuse_chosen(jobs)
     check_options(jobs)
     first = {option: getattr(settings, field)[0] for field, option in OPTIONS.items()}
-    best = {system.name: dict(first) for system in systems}
-    for system in systems:
-        if not has_clip_distance(system):
-            del best[system.name]["--clip-distance"]
+    without = {option: value for option, value in first.items() if option != "--clip-distance"}
+    best = {system.name: first if has_clip_distance(system) else without for system in systems}
     prepare_data(jobs[0])
     trials: Trials = {system.name: {} for system in systems}
     for field, option in OPTIONS.items():

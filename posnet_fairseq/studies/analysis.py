@@ -9,9 +9,8 @@ import numpy as np
 
 from posnet_eval.inputs.plan import RESAMPLES, SEED
 from posnet_eval.metrics.base import FloatArray
-from posnet_eval.statistics import significance
 from posnet_eval.statistics.results import Score
-from posnet_eval.statistics.significance import Contrast, Runs, SeedVariance
+from posnet_eval.statistics.significance import Contrast, Runs, SeedVariance, bootstrap_sums
 from posnet_eval.statistics.summary import in_ranges, score_of, signature
 from posnet_fairseq.studies.protocol import Study
 from posnet_fairseq.studies.results import Result
@@ -29,7 +28,7 @@ class Analysis:
         self._first = results[self.systems[0]][0]
         self.metrics = study.metrics(self._first.data.target)
         self.test_sets = list(self._first.test_sets)
-        self._scored: dict[tuple[str, ...], Runs] = {}
+        self._scored: dict[tuple[str, ...], dict[str, Runs]] = {}
 
     def title(self, test_set: str) -> str:
         """Return what a test set has, and its name."""
@@ -48,27 +47,29 @@ class Analysis:
         translations = [getattr(run.test_sets[test_set], precision) for run in self.results[system]]
         return np.stack([getattr(each, metric).segments.unpack() for each in translations])
 
-    def _runs(self, system: str, test_set: str, metric: str, precision: str = "float32") -> Runs:
-        """Return the scores of a system's runs, and those on resampled test sets, the same ones for all systems."""
-        key = (system, test_set, metric, precision)
+    def _runs(self, test_set: str, metric: str, precision: str = "float32") -> dict[str, Runs]:
+        """Return the scores of the runs of each system, and those on resampled test sets."""
+        key = (test_set, metric, precision)
         if key not in self._scored:
-            rows, made = self.statistics(*key), self.metrics[metric]
-            sums = significance.bootstrap_sums(significance.side_by_side([rows]), RESAMPLES, SEED)
-            self._scored[key] = Runs(made.corpus(rows.sum(1)), made.corpus(sums.reshape(RESAMPLES, *rows.shape[::2])))
+            statistics = {system: self.statistics(system, *key) for system in self.systems}
+            sums, corpus = bootstrap_sums(statistics, RESAMPLES, SEED), self.metrics[metric].corpus
+            self._scored[key] = {
+                system: Runs(corpus(rows.sum(1)), corpus(sums[system])) for system, rows in statistics.items()
+            }
         return self._scored[key]
 
     def score(self, system: str, test_set: str, metric: str, precision: str = "float32") -> Score:
         """Return the mean of the runs' scores, with the interval of the bootstrap."""
-        return score_of(self._runs(system, test_set, metric, precision))
+        return score_of(self._runs(test_set, metric, precision)[system])
 
     def seed_variance(self, test_set: str, metric: str) -> SeedVariance:
         """Return how scores vary over seeds, pooled over all systems with several."""
-        return SeedVariance.of(self._runs(system, test_set, metric) for system in self.systems)
+        return SeedVariance.of(self._runs(test_set, metric).values())
 
     def contrast(self, a: str, b: str, test_set: str, metric: str) -> Contrast:
         """Return the difference of system a from system b, with the uncertainty of sentences and of seeds."""
-        variance = self.seed_variance(test_set, metric)
-        return variance.contrast(*(self._runs(system, test_set, metric) for system in (a, b)))
+        runs = self._runs(test_set, metric)
+        return self.seed_variance(test_set, metric).contrast(runs[a], runs[b])
 
     def by_length(self, test_set: str, metric: str) -> list[tuple[str, int, dict[str, float]]]:
         """Return lengths of references, their number and the scores of systems, for groups that are not empty."""

@@ -6,13 +6,13 @@ from itertools import chain, groupby
 from posnet_eval.inputs.plan import RESAMPLES, SEED, SYMBOLS
 from posnet_eval.report.wording import GAP, decimal, signed
 from posnet_eval.report.wording import markdown_table as _table
+from posnet_eval.statistics.results import SIGNIFICANT
 from posnet_eval.statistics.significance import Contrast
 from posnet_fairseq.studies.analysis import Analysis
 from posnet_fairseq.studies.protocol import Claim, LiteratureBleu
 from posnet_fairseq.studies.results import PRECISIONS, Result
 
 PARTS = 4  # of the trainings, at whose ends perplexities are compared
-SIGNIFICANT = 0.05
 
 
 def markdown(analysis: Analysis) -> str:
@@ -39,7 +39,7 @@ def _number(value: float | None, form: str = "{:.1f}") -> str:
 
 
 def _scores(analysis: Analysis, test_set: str) -> str:
-    """Return scores with intervals and marks, the best system by BLEU first."""
+    """Return scores with intervals and marks, the best system by BLEU first, and published ones below."""
     rows = []
     for system in sorted(analysis.systems, key=lambda system: -analysis.score(system, test_set, "bleu").value):
         seconds = analysis.cpu_seconds(system)
@@ -56,17 +56,13 @@ def _scores(analysis: Analysis, test_set: str) -> str:
             spread = "" if score.deviation is None else f" σ{score.deviation:.1f}"
             row.append(f"{decimal(score.value)} ±{score.half_width:.1f}{spread} {marks}".strip())
         rows.append(row)
-    rows += _published(analysis, test_set)
-    labels = [metric.label for metric in analysis.metrics.values()]
-    return _table(["", "seeds", "parameters", "updates", "CPU h", "perplexity", *labels], rows)
-
-
-def _published(analysis: Analysis, test_set: str) -> Iterator[list[str]]:
     for other in analysis.study.published:
         if test_set in other.bleu:
             known = [_number(other.updates, "{:,}"), GAP, _number(other.perplexity, "{:.2f}")]
             bleu = {LiteratureBleu.name: other.bleu[test_set]}
-            yield [other.says, GAP, GAP, *known, *(_number(bleu.get(metric)) for metric in analysis.metrics)]
+            rows.append([other.says, GAP, GAP, *known, *(_number(bleu.get(metric)) for metric in analysis.metrics)])
+    labels = [metric.label for metric in analysis.metrics.values()]
+    return _table(["", "seeds", "parameters", "updates", "CPU h", "perplexity", *labels], rows)
 
 
 def _about_scores(analysis: Analysis, test_set: str) -> str:

@@ -4,6 +4,7 @@
 # brought up to date when setup.py or the version has changed. A foreign one is used if it has all that is needed, and never touched.
 # The mark lists the extras of setup.py that are installed. One with more of them serves whoever needs less.
 
+posnet_torch=torch==2.13.0
 posnet_versions='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))'
 posnet_has_wheel='import platform, sys; sys.exit(platform.machine() != "x86_64" or sys.version_info >= (3, 13))'
 
@@ -173,15 +174,15 @@ posnet_install() {
             "$python" -c "import urllib.request as r; r.urlopen('$index/torch/', timeout=10)" 2>/dev/null; then
             extra=(--extra-index-url "$index")
         fi
-        posnet_pip "$python" "${extra[@]}" torch==2.13.0 || return
+        posnet_pip "$python" "${extra[@]}" "$posnet_torch" || return
     fi
     if ! "$python" -c "$posnet_has_wheel"; then
         # With pip's own environment for builds, a second torch would be fetched. With READTHEDOCS, fairseq's setup.py
         # compiles nothing: posnet has what it needs of that in Python (fairseq_plugin/uncompiled.py).
-        posnet_pip "$python" torch==2.13.0 wheel "setuptools<82" &&
+        posnet_pip "$python" "$posnet_torch" wheel "setuptools<82" &&
             READTHEDOCS=1 posnet_pip "$python" --no-build-isolation "$(grep -o 'fairseq-fixed==[0-9.]*' "${package%%[*}/setup.py")" || return
     fi
-    posnet_pip "$python" torch==2.13.0 -e "$package"
+    posnet_pip "$python" "$posnet_torch" -e "$package"
 }
 
 # posnet_install_alone PYTHON [EXTRA ...]: packages for tests, without what they demand. The wheel of aihwkit, for x86_64

@@ -37,13 +37,13 @@ def marked(runs, deviation, difference=0.0, count=4000, seed=1):
         lines += generator.normal(0, 2, (2, AT_ONCE, 1, LINES)) + generator.normal(40, 20, (1, AT_ONCE, 1, LINES))
         lines += generator.normal(0, deviation, (2, AT_ONCE, runs, 1))
         lines[1] += difference
-        columns = lines.transpose(3, 0, 1, 2).reshape(LINES, -1)
-        sums = significance.bootstrap_sums(columns, RESAMPLES, int(generator.integers(2**31)))
+        rows, seed_of_sums = lines.reshape(-1, LINES, 1), int(generator.integers(2**31))
+        sums = significance.bootstrap_sums({"": rows}, RESAMPLES, seed_of_sums)[""]
         samples = np.ascontiguousarray(sums.reshape(RESAMPLES, 2, AT_ONCE, runs).transpose(1, 2, 0, 3)) / LINES
         scores = lines.mean(-1)
         for pair in range(AT_ONCE):
             a, b = (Runs(scores[system, pair], samples[system, pair]) for system in (1, 0))
-            sentences = significance.compare(metric, (a.value, b.value), (a.means, b.means), same=False)
+            sentences = significance.compare(metric, a, b, same=False)
             found.append((SeedVariance.of((a, b)).contrast(a, b).p <= SIGNIFICANT, sentences.p <= SIGNIFICANT))
     return np.mean(found, axis=0)
 

@@ -45,28 +45,28 @@ def test_p_is_that_of_sacrebleu(tmp_path, name, test, size, difference):
 
 def test_parts_do_not_matter(monkeypatch):
     """Many lines are resampled in parts: the same draws as all at once."""
-    statistics = np.random.default_rng(1).integers(0, 9, (37, 3)).astype(float)
-    whole = [draw(statistics, 500, SEED) for draw in (significance.bootstrap_sums, significance.shuffled_sums)]
+    rows = np.random.default_rng(1).integers(0, 9, (2, 37, 3)).astype(float)
+    draws = (significance.bootstrap_sums, significance.shuffled_sums)
+    whole = [draw({"a": rows}, 500, SEED)["a"] for draw in draws]
     monkeypatch.setattr(significance, "AT_ONCE", 37 * 32)
-    parts = [draw(statistics, 500, SEED) for draw in (significance.bootstrap_sums, significance.shuffled_sums)]
-    assert np.array_equal(whole, parts)
-    expected = statistics[np.random.default_rng(SEED).choice(37, size=(500, 37), replace=True)].sum(1)
-    assert np.array_equal(whole[0], expected)
+    assert np.array_equal(whole, [draw({"a": rows}, 500, SEED)["a"] for draw in draws])
+    drawn = np.random.default_rng(SEED).choice(37, size=(500, 37), replace=True)
+    assert np.array_equal(whole[0], rows[:, drawn].sum(2).swapaxes(0, 1))
 
 
 def compared(values, others, higher_is_better=True):
     """A mean metric's difference of segment scores."""
-    return significance.compare(*resampled(values, others, higher_is_better), same=False)
-
-
-def resampled(values, others, higher_is_better=True):
-    """A mean metric, its scores and those of resamples."""
     metric = Mean(MetricOptions())
     metric.higher_is_better = higher_is_better
-    rows = np.stack([values, np.ones(len(values)), others, np.ones(len(values))], axis=1).astype(float)
+    return significance.compare(metric, *resampled(values, others), same=False)
+
+
+def resampled(values, others):
+    """Two systems by a mean metric."""
+    corpus = Mean(MetricOptions()).corpus
+    rows = {of: np.stack([each, np.ones(len(each))], axis=1)[None] for of, each in enumerate((values, others))}
     sums = significance.bootstrap_sums(rows, 1000, 0)
-    scores = metric.corpus(rows.sum(0)[:2]), metric.corpus(rows.sum(0)[2:])
-    return metric, scores, (metric.corpus(sums[:, :2]), metric.corpus(sums[:, 2:]))
+    return [significance.Runs(corpus(rows[of].sum(1)), corpus(sums[of])) for of in rows]
 
 
 def test_directions_win_rates_and_intervals():
@@ -83,17 +83,18 @@ def test_directions_win_rates_and_intervals():
     assert compared(high, low, higher_is_better=False).arrow == "↓"
     assert compared(high, low, higher_is_better=False).win_rate < 0.01
     others = generator.permutation(low)
-    chance, (_, scores, means) = compared(low, others), resampled(low, others)
+    chance, (a, b) = compared(low, others), resampled(low, others)
     assert chance.arrow == ""
-    differences = means[0] - means[1]
-    extremes = abs(differences - differences.mean()) >= abs(scores[0] - scores[1])
+    differences = a.means - b.means
+    extremes = abs(differences - differences.mean()) >= abs(a.value - b.value)
     assert chance.p_shift == (1 + extremes.sum()) / 1001 > 0.05
     assert compared(low, low).win_rate == 0.5
 
 
 def buckets(lines, scores):
     rows = np.stack([scores, np.ones(len(scores))], axis=1)
-    return list(by_length(lines, [Mean(MetricOptions())], {"mean": {"a": rows, "b": 2 * rows}}))
+    mean = Mean(MetricOptions())
+    return list(by_length(lines, {"mean": mean}, {("mean", "a"): rows, ("mean", "b"): 2 * rows}))
 
 
 def test_words_are_counted():
