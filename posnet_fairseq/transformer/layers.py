@@ -76,7 +76,7 @@ class Layer(nn.Module):
 
 
 class EncoderLayer(Layer):
-    """Self-attention by the encoder's mixer, then feed-forward."""
+    """Self-attention by a mixer, then feed-forward; in a language model, too, whose mixers are causal."""
 
     def forward(
         self,
@@ -86,12 +86,8 @@ class EncoderLayer(Layer):
         state: DecodingState | None = None,
         rows: int = 0,
     ) -> Tensor:
-        """Map (B, N, D) to (B, N, D). `padding_mask` and `positions` as the mixers get them."""
+        """Map (B, N, D) to (B, N, D). Arguments as the mixers get them, `state` and `rows` in a step."""
         return self.feed_forward(self.attend(x, padding_mask, positions, state, rows))
-
-
-class LanguageModelLayer(EncoderLayer):
-    """The same with the decoder's mixer, which is causal; `state` and `rows` of a step as in :class:`DecoderLayer`."""
 
 
 class DecoderLayer(Layer):
