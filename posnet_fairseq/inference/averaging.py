@@ -237,7 +237,7 @@ def _difference(path: Path, state: State, other_path: Path, other: State) -> str
     if checkpoints.model_arch(other) != checkpoints.model_arch(state):
         return f"{path} is a {checkpoints.model_arch(state)} and {other_path} a {checkpoints.model_arch(other)}"
     sides: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-        "option": (checkpoints.model_options(state), checkpoints.model_options(other)),
+        "option": (vars(checkpoints.model_options(state)), vars(checkpoints.model_options(other))),
         "size of": (_shapes(state["model"]), _shapes(other["model"])),
     }
     for what, (ours, theirs) in sides.items():
