@@ -67,7 +67,7 @@ class IncomingLines:
                 raise UsageError(
                     f"{self._name}: line {self._number + 1} has more than {_LONGEST:,} bytes. Break it into sentences."
                 )
-            if not wait and (self._searched > _LONGEST or not self._is_waiting()):
+            if not wait and (self._searched > _LONGEST or not self._poll.poll(0)):  # not even the end is there
                 return None
             self._read()
         return self._data[:end]
@@ -81,7 +81,3 @@ class IncomingLines:
                 raise UsageError(f"{self._name} is compressed. Pipe the decompressed text in, as zcat prints it.")
         self._data += data
         self._ended = not data
-
-    def _is_waiting(self) -> bool:
-        """Whether something can be read at once, if only that the input has ended."""
-        return bool(self._poll.poll(0))
