@@ -22,7 +22,6 @@ from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.schema import check_range
 from posnet_fairseq.shared.user_dir import UserDirs
 
-MOST = 1000  # processes
 FEWER_WORKERS = "Run again with fewer --workers; what is done is kept."
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
@@ -93,8 +92,8 @@ def _pool(function: Callable[[Any], Any], processes: int, start: str, advice: st
 
 
 def check_workers(count: int) -> None:
-    """Refuse a number given with ``--workers`` that is less than 1 or greater than :data:`MOST`."""
-    check_range(option("workers"), count, 1, MOST, whole=True)
+    """Refuse a number given with ``--workers`` that is less than 1 or greater than 1,000."""
+    check_range(option("workers"), count, 1, 1000, whole=True)
 
 
 def submitted(
