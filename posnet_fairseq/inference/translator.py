@@ -49,7 +49,7 @@ class Translator:
 
     def encode(self, line: str) -> Tensor:
         """Return (M,) token ids of a line of plain text, with the end symbol."""
-        return self.vocabulary.encode(self.pipeline.encode(line))
+        return self.vocabulary.source_dictionary.encode_line(self.pipeline.encode(line))
 
     def encode_prefix(self, line: str, number: int) -> Tensor:
         """Return (P,) token ids that the translation of line `number` begins with, without end symbol."""
