@@ -207,7 +207,8 @@ def _encoded(
             try:
                 _encode(window, translator, options)
             except UsageError:  # the lines in front of the one that is refused are translated
-                parts = [_Window(number, [line]) for number, line in enumerate(window.lines, window.first)]
+                begin = window.prefixes and window.prefixes[:1]  # of a stream all are the same
+                parts = [_Window(number, [line], begin) for number, line in enumerate(window.lines, window.first)]
         for part in parts:
             for note in _encode(part, translator, options).notes:
                 say(note)
