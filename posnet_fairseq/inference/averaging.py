@@ -213,8 +213,7 @@ def average(paths: Sequence[Path]) -> State:
         dtype = state["model"][first].dtype
         if dtype in (torch.float16, torch.bfloat16):
             dtype = torch.float32  # their mean needs more precision than they have
-        mean = (sums[first] / len(paths)).to(dtype)
-        model |= dict.fromkeys((first, *others), mean)
+        model |= dict.fromkeys((first, *others), (sums[first] / len(paths)).to(dtype))
     refuse_not_finite(model, f"the mean of {', '.join(map(str, paths))}")
     extra = {"moving": moving} if moving else {}
     return checkpoints.for_inference(state, model, averaged=[str(path) for path in paths], **extra)

@@ -90,9 +90,8 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
         prefixes = itertools.repeat(beginning)
     elif second:
         prefixes = iterate_text(second)
-    read = _windows(take, prefixes)
     with outputs.open_output(options.output, work, options.resume, at_once=options.stream) as output:
-        windows = _encoded(read, output, translator, options, say)
+        windows = _encoded(_windows(take, prefixes), output, translator, options, say)
         with ProgressReporter().bar("scoring" if scores else "translating", unit) as bar:
             for window, found, each in _searched(windows, find, options.processes):
                 printed = [printing.lines(*one) for one in enumerate(found, window.first)]
