@@ -136,7 +136,7 @@ def test_fewer_sentences_are_spread_over_the_set(data, monkeypatch):
 
 def test_the_set_may_be_named_the_other_way_round(data, made, vocabulary):
     turned = Vocabulary("yy", "xx", vocabulary.target_dictionary, vocabulary.source_dictionary)
-    (b7,) = turned.encode("b7")[:-1].tolist()
+    b7 = turned.source_dictionary.index("b7")
     found = make_shortlist(data, turned, best=1, frequent=0)
     assert turned.target_dictionary.index("a7") in found.words[found.starts[b7] : found.starts[b7 + 1]].tolist()
 
