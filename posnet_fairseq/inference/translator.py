@@ -1,7 +1,7 @@
 """Lines of plain text to translations, or beginnings to whole texts, with a search between them; given translations."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -13,7 +13,7 @@ from posnet_fairseq.inference.search.hypotheses import Hypothesis
 from posnet_fairseq.inference.translation import BLANK, UNSCORED, Translation, token_alignment
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import is_blank
-from posnet_fairseq.shared.processes import FreeMemory
+from posnet_fairseq.shared.processes import give_memory_back
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import TextPipeline
 
@@ -33,7 +33,6 @@ class Translator:
     Attributes:
         max_source: most tokens of a source, the end symbol included.
         second_input: option that gives a second text for each line.
-        free_memory: gives memory back to the system between batches; shared by the searches of one model.
         blank: stands for the translation of a line that is not translated.
         skipped: what is said of a line that is too long.
     """
@@ -42,7 +41,6 @@ class Translator:
     vocabulary: Vocabulary
     pipeline: TextPipeline
     max_source: int
-    free_memory: FreeMemory = field(default_factory=FreeMemory, kw_only=True)
     second_input: ClassVar = "prefix"
     blank: ClassVar = BLANK
     skipped: ClassVar = "left empty"
@@ -69,7 +67,7 @@ class Translator:
             return []
         found = zip(batch.sources, self.search(batch.sources, batch.prefixes), strict=True)
         translations = [[self._translation(source, each) for each in hypotheses] for source, hypotheses in found]
-        self.free_memory.give_back()
+        give_memory_back()
         return translations
 
     def encode_all(
