@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from posnet_fairseq.inference.weights import MIXERS, check_weights, describe_mixers, other_weights
 from posnet_fairseq.mixers.bases.decoding_state import order_of_sentences
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.transformer.causal import CausalDecoder, DecoderState, Features
+from posnet_fairseq.transformer.causal import CausalDecoder, DecoderState
 from posnet_fairseq.transformer.decoder import Decoder
 from posnet_fairseq.transformer.encoder import Encoder, EncoderOutput
 from posnet_fairseq.transformer.language_model import LanguageModel
@@ -93,6 +93,7 @@ class _CausalInterface(_OfFairseq, CausalDecoder, _WithoutDictionary, FairseqInc
     """fairseq's interface to a decoder with or without cross-attention."""
 
     need_attn = False
+    features: Any
 
     def forward(
         self,
@@ -122,7 +123,9 @@ class _CausalInterface(_OfFairseq, CausalDecoder, _WithoutDictionary, FairseqInc
                     f"at position {state.position}. Give all tokens of a hypothesis one after another."
                 )
             prev_output_tokens = prev_output_tokens[:, -1:]
-        features = self._call(prev_output_tokens, encoder_out, state)
+        # A language model has no cross-attention.
+        cross = {} if encoder_out is None else {"encoded": encoder_out[KEY][0], "need_attention": self.need_attn}
+        features = self.features(prev_output_tokens, state=state, **cross)
         layers = [layer.transpose(0, 1) for layer in features.layers] if return_all_hiddens else []
         x = features.x if features_only else self.output_layer(features.x)
         return x, {"attn": [features.attention], "inner_states": layers}
@@ -135,9 +138,6 @@ class _CausalInterface(_OfFairseq, CausalDecoder, _WithoutDictionary, FairseqInc
     ) -> tuple[Tensor, dict[str, list[Any]]]:
         """:meth:`forward` without the output projection."""
         return self.forward(prev_output_tokens, encoder_out, incremental_state, True, return_all_hiddens=True)
-
-    def _call(self, tokens: Tensor, encoder_out: dict[str, list[Any]] | None, state: DecoderState | None) -> Features:
-        raise NotImplementedError
 
     def reorder_incremental_state_scripting(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:
         """Move the state of all mixers as beam search moves its hypotheses; fairseq calls this."""
@@ -152,16 +152,9 @@ class _CausalInterface(_OfFairseq, CausalDecoder, _WithoutDictionary, FairseqInc
 class MixerDecoder(_CausalInterface, Decoder):  # type: ignore[misc]  # forward has fairseq's arguments
     """The decoder of a translation model as one of fairseq's."""
 
-    def _call(self, tokens: Tensor, encoder_out: dict[str, list[Any]] | None, state: DecoderState | None) -> Features:
-        assert encoder_out is not None
-        return self.features(tokens, encoder_out[KEY][0], state, need_attention=self.need_attn)
-
 
 class MixerLanguageModelDecoder(_CausalInterface, LanguageModel):  # type: ignore[misc]  # as above
     """A language model as one of fairseq's decoders."""
-
-    def _call(self, tokens: Tensor, encoder_out: dict[str, list[Any]] | None, state: DecoderState | None) -> Features:
-        return self.features(tokens, state)
 
     def max_positions(self) -> int:
         """Return the longest sentence, without the symbol of ``--add-bos-token``, which fairseq does not count."""
