@@ -17,6 +17,9 @@ from posnet_fairseq.shared.processes import give_memory_back
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import TextPipeline
 
+# Sources and what their translations begin with, by index of line, and notes on the other lines.
+Encoded = tuple[dict[int, Tensor], dict[int, Tensor] | None, list[str]]
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -70,9 +73,7 @@ class Translator:
         give_memory_back()
         return translations
 
-    def encode_all(
-        self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int
-    ) -> tuple[dict[int, Tensor], dict[int, Tensor] | None, list[str]]:
+    def encode_all(self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int) -> Encoded:
         """Return sources and prefixes of the lines that are translated, by index of line, and notes on the others.
 
         Arguments are those of :class:`Batches`.
@@ -130,9 +131,7 @@ class Scorer(Translator):
     blank = UNSCORED
     skipped = "not scored"
 
-    def encode_all(
-        self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int
-    ) -> tuple[dict[int, Tensor], dict[int, Tensor] | None, list[str]]:
+    def encode_all(self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int) -> Encoded:
         """Return sources and translations of the lines, also blank ones; other lines are too long, and skipped."""
         dictionary = self.vocabulary.target_dictionary
         targets = [dictionary.encode_line(self.pipeline.encode_target(line)) for line in prefixes or ()]
@@ -160,9 +159,7 @@ class TextGenerator(Translator):
         """Return the tokens that the text counts for in a batch."""
         return min(len(source) + self.new_tokens, self.max_source)
 
-    def encode_all(
-        self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int
-    ) -> tuple[dict[int, Tensor], dict[int, Tensor] | None, list[str]]:
+    def encode_all(self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int) -> Encoded:
         """Return (P,) token ids of each beginning, without end symbol, and a note on those with unknown parts, if any.
 
         One that is too long is refused.
