@@ -23,7 +23,7 @@ from posnet_fairseq.shared.errors import UsageError, about, flag
 from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.files import new_folder
 from posnet_fairseq.shared.progress import console, shown
-from posnet_fairseq.shared.user_dir import was_imported
+from posnet_fairseq.shared.user_dir import imported
 from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import write_rules
@@ -118,7 +118,7 @@ def readme(name: str, state: State, weights: Weights, vocabulary: Vocabulary, da
         plugin = plugin_of(vars(checkpoints.model_options(state)))
         command = f"posnet-translate {shlex.quote(name)} --input text.{source} --output text.{target}"
         code = ["import posnet_fairseq as posnet", "", f'posnet.load({name!r}).translate("A line of text.")']
-        if was_imported(plugin):  # an installed plugin needs neither
+        if plugin in (Path(folder).name for folder in imported):  # an installed plugin needs neither
             command, code = f"{command} --user-dir {plugin}", [f"import {plugin}", *code]
         lines += ["```bash", command, "```", "", "```python", *code, "```"]
     return "\n".join([*lines, *(["", "## Scores", "", *scores] if scores else [])]) + "\n"

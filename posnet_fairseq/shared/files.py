@@ -252,13 +252,6 @@ def _pour(temporary: Path, place: Path) -> None:
         shutil.copyfileobj(source, target)
 
 
-def check_new_folder(folder: Path, option: str) -> None:
-    """Check that a folder can be made and is not there. Commands call it before their work; nothing is made."""
-    if os.path.lexists(folder):
-        raise UsageError(f"{option} {folder} is there already. Give another folder, or remove it.")
-    check_place(folder, option)
-
-
 @contextlib.contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
     """Provide a temporary folder, which gets its name when the block ends without an error and is removed after one."""
