@@ -227,10 +227,7 @@ def _batches(window: _Window, translator: Translator, options: argparse.Namespac
 def _searched(
     windows: Iterator[tuple[_Window, Batches]], find: Callable[[Batch], tuple[_Found, float]], processes: int
 ) -> Iterator[tuple[_Window, _Found, float]]:
-    """Yield windows, the translations of their lines and the seconds of the searches.
-
-    Processes go on with the next window while one is not finished.
-    """
+    """Yield windows, their translations and the seconds of the searches; processes do not wait for the end of one."""
     drawn = deque[tuple[_Window, Batches]]()
 
     def batches() -> Iterator[Batch]:

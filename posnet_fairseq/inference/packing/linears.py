@@ -114,7 +114,7 @@ class VocabularyLinear(nn.Module):
     def part(self, words: Tensor) -> nn.Module:
         """Return the projection to some words, given by their ids, (W,)."""
         weight = nn.Parameter(self.words(words), requires_grad=False)
-        linear = nn.Linear(*weight.T.shape, bias=False, device="meta")
+        linear = nn.Linear(weight.size(1), len(weight), bias=False, device="meta")
         linear.weight = weight
         return self._pack(linear)
 
