@@ -20,6 +20,7 @@ from posnet_fairseq.transformer.causal import CausalDecoder, DecoderState
 from posnet_fairseq.transformer.decoder import Decoder
 from posnet_fairseq.transformer.encoder import Encoder, EncoderOutput
 from posnet_fairseq.transformer.language_model import LanguageModel
+from posnet_fairseq.transformer.layers import Stack
 
 # The key of a decoder's state in fairseq's incremental state, and of the encoder's output in fairseq's dict.
 KEY = "posnet"
@@ -32,14 +33,11 @@ class _WithoutDictionary(nn.Module):
         super().__init__(dictionary=None)
 
 
-class _OfFairseq(nn.Module):
-    """Stands before a module of posnet, which gets a dictionary in place of the padding symbol.
+class _OfFairseq(Stack):
+    """Stands before a stack of posnet, which gets a dictionary in place of the padding symbol.
 
     Its layers are compiled, with fairseq's LayerDrop, checkpointing and sharding, as the options ask.
     """
-
-    side = "decoder"
-    layers: Any
 
     def __init__(self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Embedding, *others: Any) -> None:
         super().__init__(cfg, embed_tokens, dictionary.pad(), *others)
@@ -56,8 +54,6 @@ class _OfFairseq(nn.Module):
 
 class MixerEncoder(_OfFairseq, Encoder, _WithoutDictionary, FairseqEncoder):
     """The encoder as one of fairseq's."""
-
-    side = "encoder"
 
     def forward(  # type: ignore[override]  # fairseq's arguments
         self, src_tokens: Tensor, src_lengths: Tensor | None = None, return_all_hiddens: bool = False
