@@ -7,7 +7,7 @@ from pathlib import Path
 
 from posnet_fairseq.shared.compressed import opener_of, refuse_other_formats
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import check_stdin, decoded, reading
+from posnet_fairseq.shared.files import decoded, input_name, reading
 
 _READ = 2**16  # bytes at once, the capacity of a pipe
 _LONGEST = 2**20  # bytes of a line, about: what never ends would fill the memory
@@ -21,8 +21,7 @@ class IncomingLines:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._name = "standard input" if str(path) == "-" else str(path)
-        check_stdin(path)
+        self._name = input_name(path)
         with reading(self._name):
             self._file: int = sys.stdin.fileno() if str(path) == "-" else os.open(path, os.O_RDONLY)
         self._poll = select.poll()
