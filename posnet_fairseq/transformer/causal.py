@@ -59,17 +59,10 @@ class CausalDecoder(Stack):
     # What every sentence is predicted from: the end symbol's id in fairseq's dictionaries.
     first_symbol = 2
 
-    def __init__(
-        self,
-        cfg: Any,
-        embed_tokens: nn.Embedding,
-        padding_idx: int,
-        layers: Iterable[nn.Module],
-        shared_output: bool,
-    ) -> None:
+    def __init__(self, cfg: Any, embed_tokens: nn.Embedding, padding_idx: int, layers: Iterable[nn.Module]) -> None:
         super().__init__(cfg, embed_tokens, padding_idx, layers)
         self.output_projection: Any = Linear(cfg.decoder_embed_dim, embed_tokens.num_embeddings, bias=False)
-        if shared_output:
+        if cfg.share_decoder_input_output_embed or getattr(cfg, "share_all_embeddings", False):
             self.output_projection.weight = embed_tokens.weight
         else:
             nn.init.normal_(self.output_projection.weight, std=cfg.decoder_embed_dim**-0.5)
