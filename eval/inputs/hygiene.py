@@ -26,17 +26,17 @@ COMMON = 0.02  # share of a reference's letters from which on a script belongs t
 NGRAM, COMPARED, LINES_COMPARED = 3, 1000, 200  # characters, those of a line, lines of a file by which texts compare
 
 # Scripts whose words sacreBLEU's usual tokenizer 13a does not tell apart: the language that they look like, and the
-# tokenizers that are made for languages in them, by code.
-UNSPACED: dict[str, tuple[str, dict[str, str]]] = {
-    "CJK": ("Chinese", {"zh": "zh", "ja": "ja-mecab"}),
-    "HIRAGANA": ("Japanese", {"ja": "ja-mecab"}),
-    "KATAKANA": ("Japanese", {"ja": "ja-mecab"}),
-    "HANGUL": ("Korean", {"ko": "ko-mecab"}),
-    "THAI": ("Thai", {"th": "char"}),
-    "LAO": ("Lao", {"lo": "char"}),
-    "KHMER": ("Khmer", {"km": "char"}),
-    "MYANMAR": ("Burmese", {"my": "char"}),
-    "TIBETAN": ("Tibetan", {"bo": "char", "dz": "char"}),
+# codes of languages in them.
+UNSPACED = {
+    "CJK": ("Chinese", ("zh", "ja")),
+    "HIRAGANA": ("Japanese", ("ja",)),
+    "KATAKANA": ("Japanese", ("ja",)),
+    "HANGUL": ("Korean", ("ko",)),
+    "THAI": ("Thai", ("th",)),
+    "LAO": ("Lao", ("lo",)),
+    "KHMER": ("Khmer", ("km",)),
+    "MYANMAR": ("Burmese", ("my",)),
+    "TIBETAN": ("Tibetan", ("bo", "dz")),
 }
 
 _SUBWORDS = re.compile(r"@@( |$)|▁|</?s>|<unk>")

@@ -13,7 +13,7 @@ from posnet_eval.metrics.base import WITHOUT_SPACES
 from posnet_fairseq.shared.errors import UsageError, option, visible
 from posnet_fairseq.shared.files import is_blank, read_lines
 from posnet_fairseq.shared.progress import shown
-from posnet_fairseq.text.languages import bleu_tokenizer, code_of, tag_of
+from posnet_fairseq.text.languages import BLEU_TOKENIZERS, bleu_tokenizer, code_of, tag_of
 from posnet_fairseq.text.plain import PlainText, has_subwords, plain_lines
 
 _HYPOTHESIS = re.compile(r"^(?P<kind>[HD])-(?P<number>\d+)\t(?P<score>-?[\d.einfa+-]+)\t(?P<text>.*)$")
@@ -152,7 +152,8 @@ class _Loader:
         script = unspaced_script(reference)
         if script is None or tokenizer == "none" or (script == "HANGUL" and tokenizer):
             return
-        looks, own = UNSPACED[script]
+        looks, codes = UNSPACED[script]
+        own = {code: BLEU_TOKENIZERS[code] for code in codes}
         code = code_of(language)
         start = f"the reference of {name} looks {looks}, whose words are not split"
 

@@ -14,7 +14,6 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from rich.table import Table
@@ -173,7 +172,7 @@ def _convert(trained: dict[str, Any], vocabulary: Vocabulary, folder: Path) -> s
     if importlib.util.find_spec("ctranslate2") is None:
         return ""
     for path, model in trained.items():
-        cfg = SimpleNamespace(**model_options(read_model(path)))
+        cfg = model_options(read_model(path))
         with contextlib.suppress(UsageError):
             ctranslate2_export.check_model(cfg, path)
             ctranslate2_export.write(model, cfg, vocabulary, folder)

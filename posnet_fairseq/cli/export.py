@@ -2,13 +2,15 @@
 
 import argparse
 import contextlib
+import os
 from pathlib import Path
 from typing import Any
 
 from posnet_fairseq.inference.arguments import CTRANSLATE2, SHORTLIST
 from posnet_fairseq.inference.search_options import add_text_options
 from posnet_fairseq.shared.common_options import parsed_by
-from posnet_fairseq.shared.files import a_path, check_new_folder, path_text
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import a_path, check_place, path_text
 from posnet_fairseq.shared.records import Record, read_json
 
 
@@ -48,7 +50,9 @@ def _parser() -> argparse.ArgumentParser:
 @parsed_by(_parser, prints_result=False, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-export."""
-    check_new_folder(options.out, "--out")
+    if os.path.lexists(options.out):
+        raise UsageError(f"--out {options.out} is there already. Give another folder, or remove it.")
+    check_place(options.out, "--out")
     from posnet_fairseq.inference.exporting import export
 
     export(options, _scores_of(Path(options.checkpoint)))

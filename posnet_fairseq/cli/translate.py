@@ -96,23 +96,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _refuse_a_search(options: argparse.Namespace) -> None:
-    """Refuse options of a search where translations are given."""
-    for name in (*SETTINGS, "nbest", "shortlist"):
-        if name != "lenpen" and getattr(options, name) not in (None, getattr(SearchSettings, name, None)):
-            raise UsageError(
-                f"--score-translations {options.score_translations} with {flag(name)}: nothing is searched for. Leave "
-                "one of the two out."
-            )
-
-
 @parsed_by(_parser, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-translate."""
     settings_of(options).check()
     check_numbers(options, max_tokens=MAX_TOKENS_LIMITS, processes=(1, 1_000))
-    if options.score_translations:
-        _refuse_a_search(options)
+    for name in (*SETTINGS, "nbest", "shortlist") if options.score_translations else ():
+        if name != "lenpen" and getattr(options, name) not in (None, getattr(SearchSettings, name, None)):
+            raise UsageError(
+                f"--score-translations {options.score_translations} with {flag(name)}: nothing is searched for. Leave "
+                "one of the two out."
+            )
     from posnet_fairseq.inference.translating import translate
 
     translate(options)

@@ -1,7 +1,8 @@
 """Encoder, decoders and loading behind fairseq's interfaces: the same modules, called as fairseq calls its own."""
 
+import json
 from argparse import Namespace
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,12 +15,12 @@ from torch import Tensor, nn
 
 from posnet_fairseq.inference.weights import MIXERS, check_weights, describe_mixers, other_weights
 from posnet_fairseq.mixers.bases.decoding_state import order_of_sentences
-from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.transformer.causal import CausalDecoder, DecoderState, Features
+from posnet_fairseq.transformer.causal import CausalDecoder, DecoderState
 from posnet_fairseq.transformer.decoder import Decoder
 from posnet_fairseq.transformer.encoder import Encoder, EncoderOutput
 from posnet_fairseq.transformer.language_model import LanguageModel
+from posnet_fairseq.transformer.layers import Stack
 
 # The key of a decoder's state in fairseq's incremental state, and of the encoder's output in fairseq's dict.
 KEY = "posnet"
@@ -32,15 +33,27 @@ class _WithoutDictionary(nn.Module):
         super().__init__(dictionary=None)
 
 
-class MixerEncoder(Encoder, _WithoutDictionary, FairseqEncoder):
-    """The encoder as one of fairseq's, which takes its dictionary in place of the padding symbol."""
+class _OfFairseq(Stack):
+    """Stands before a stack of posnet, which gets a dictionary in place of the padding symbol.
 
-    def __init__(
-        self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Embedding, mixers: Iterable[MixerSettings]
-    ) -> None:
-        super().__init__(cfg, embed_tokens, dictionary.pad(), mixers)
+    Its layers are compiled, with fairseq's LayerDrop, checkpointing and sharding, as the options ask.
+    """
+
+    def __init__(self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Embedding, *others: Any) -> None:
+        super().__init__(cfg, embed_tokens, dictionary.pad(), *others)
         self.dictionary = dictionary
-        self.layers = _wrapped(self.layers, cfg, cfg.encoder_layerdrop)
+        layerdrop = getattr(cfg, f"{self.side}_layerdrop")
+        stack = LayerDropModuleList(p=layerdrop) if layerdrop > 0 else nn.ModuleList()
+        for layer in self.layers:
+            layer.compiled_in_training = cfg.compile
+            if cfg.checkpoint_activations or cfg.offload_activations:
+                layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
+            stack.append(fsdp_wrap(layer))
+        self.layers = stack
+
+
+class MixerEncoder(_OfFairseq, Encoder, _WithoutDictionary, FairseqEncoder):
+    """The encoder as one of fairseq's."""
 
     def forward(  # type: ignore[override]  # fairseq's arguments
         self, src_tokens: Tensor, src_lengths: Tensor | None = None, return_all_hiddens: bool = False
@@ -72,10 +85,11 @@ def _as_dict(encoded: EncoderOutput) -> dict[str, list[Any]]:
     }
 
 
-class _CausalInterface(CausalDecoder, _WithoutDictionary, FairseqIncrementalDecoder):
+class _CausalInterface(_OfFairseq, CausalDecoder, _WithoutDictionary, FairseqIncrementalDecoder):
     """fairseq's interface to a decoder with or without cross-attention."""
 
     need_attn = False
+    features: Any
 
     def forward(
         self,
@@ -105,7 +119,9 @@ class _CausalInterface(CausalDecoder, _WithoutDictionary, FairseqIncrementalDeco
                     f"at position {state.position}. Give all tokens of a hypothesis one after another."
                 )
             prev_output_tokens = prev_output_tokens[:, -1:]
-        features = self._call(prev_output_tokens, encoder_out, state)
+        # A language model has no cross-attention.
+        cross = {} if encoder_out is None else {"encoded": encoder_out[KEY][0], "need_attention": self.need_attn}
+        features = self.features(prev_output_tokens, state=state, **cross)
         layers = [layer.transpose(0, 1) for layer in features.layers] if return_all_hiddens else []
         x = features.x if features_only else self.output_layer(features.x)
         return x, {"attn": [features.attention], "inner_states": layers}
@@ -119,9 +135,6 @@ class _CausalInterface(CausalDecoder, _WithoutDictionary, FairseqIncrementalDeco
         """:meth:`forward` without the output projection."""
         return self.forward(prev_output_tokens, encoder_out, incremental_state, True, return_all_hiddens=True)
 
-    def _call(self, tokens: Tensor, encoder_out: dict[str, list[Any]] | None, state: DecoderState | None) -> Features:
-        raise NotImplementedError
-
     def reorder_incremental_state_scripting(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:
         """Move the state of all mixers as beam search moves its hypotheses; fairseq calls this."""
         if KEY in incremental_state:
@@ -133,53 +146,15 @@ class _CausalInterface(CausalDecoder, _WithoutDictionary, FairseqIncrementalDeco
 
 
 class MixerDecoder(_CausalInterface, Decoder):  # type: ignore[misc]  # forward has fairseq's arguments
-    """The decoder of a translation model as one of fairseq's, with its dictionary in place of the padding symbol."""
-
-    def __init__(
-        self,
-        cfg: Any,
-        dictionary: Dictionary,
-        embed_tokens: nn.Embedding,
-        length_ratio: tuple[int, int] | None,
-        mixers: Mapping[str, Iterable[MixerSettings]],
-    ) -> None:
-        super().__init__(cfg, embed_tokens, dictionary.pad(), length_ratio, mixers)
-        self.dictionary = dictionary
-        self.layers = _wrapped(self.layers, cfg, cfg.decoder_layerdrop)
-
-    def _call(self, tokens: Tensor, encoder_out: dict[str, list[Any]] | None, state: DecoderState | None) -> Features:
-        assert encoder_out is not None
-        return self.features(tokens, encoder_out[KEY][0], state, need_attention=self.need_attn)
+    """The decoder of a translation model as one of fairseq's."""
 
 
 class MixerLanguageModelDecoder(_CausalInterface, LanguageModel):  # type: ignore[misc]  # as above
-    """A language model as one of fairseq's decoders, with its dictionary in place of the padding symbol."""
-
-    def __init__(
-        self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Embedding, mixers: Iterable[MixerSettings]
-    ) -> None:
-        super().__init__(cfg, embed_tokens, dictionary.pad(), mixers)
-        self.dictionary = dictionary
-        self.layers = _wrapped(self.layers, cfg, cfg.decoder_layerdrop)
-        self._bos_tokens = int(bool(cfg.add_bos_token))
-
-    def _call(self, tokens: Tensor, encoder_out: dict[str, list[Any]] | None, state: DecoderState | None) -> Features:
-        return self.features(tokens, state)
+    """A language model as one of fairseq's decoders."""
 
     def max_positions(self) -> int:
         """Return the longest sentence, without the symbol of ``--add-bos-token``, which fairseq does not count."""
-        return super().max_positions() - self._bos_tokens
-
-
-def _wrapped(layers: nn.ModuleList, cfg: Any, layerdrop: float) -> nn.ModuleList:
-    """Return the layers compiled, with fairseq's LayerDrop, checkpointing and sharding, as the options ask."""
-    stack = LayerDropModuleList(p=layerdrop) if layerdrop > 0 else nn.ModuleList()
-    for layer in layers:
-        layer.compiled_in_training = cfg.compile
-        if cfg.checkpoint_activations or cfg.offload_activations:
-            layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
-        stack.append(fsdp_wrap(layer))
-    return stack
+        return super().max_positions() - (self.first_symbol == self.dictionary.bos())
 
 
 class ExplainedLoading(BaseFairseqModel):
@@ -191,7 +166,7 @@ class ExplainedLoading(BaseFairseqModel):
         fairseq gives :meth:`load_state_dict` the options of the present run, not those of the checkpoint, and weights
         of other options may have the same shapes.
         """
-        self.register_buffer(MIXERS, torch.tensor(list(describe_mixers(self).encode())))
+        self.register_buffer(MIXERS, torch.tensor(list(json.dumps(describe_mixers(self)).encode())))
 
     def load_state_dict(
         self,

@@ -60,11 +60,7 @@ def batches_by_function(indices: Any, length: Callable[[int], int], *limits: int
 
 
 def fixed_shapes(*_: Any) -> Any:
-    """Refuse what needs compiled code.
-
-    Raises:
-        UsageError: always.
-    """
+    """Refuse what needs compiled code, always with a UsageError."""
     raise UsageError("batches of fixed shapes need a compiled fairseq. Leave --num-batch-buckets out.")
 
 

@@ -213,8 +213,7 @@ def average(paths: Sequence[Path]) -> State:
         dtype = state["model"][first].dtype
         if dtype in (torch.float16, torch.bfloat16):
             dtype = torch.float32  # their mean needs more precision than they have
-        mean = (sums[first] / len(paths)).to(dtype)
-        model |= dict.fromkeys((first, *others), mean)
+        model |= dict.fromkeys((first, *others), (sums[first] / len(paths)).to(dtype))
     refuse_not_finite(model, f"the mean of {', '.join(map(str, paths))}")
     extra = {"moving": moving} if moving else {}
     return checkpoints.for_inference(state, model, averaged=[str(path) for path in paths], **extra)
@@ -237,7 +236,7 @@ def _difference(path: Path, state: State, other_path: Path, other: State) -> str
     if checkpoints.model_arch(other) != checkpoints.model_arch(state):
         return f"{path} is a {checkpoints.model_arch(state)} and {other_path} a {checkpoints.model_arch(other)}"
     sides: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-        "option": (checkpoints.model_options(state), checkpoints.model_options(other)),
+        "option": (vars(checkpoints.model_options(state)), vars(checkpoints.model_options(other))),
         "size of": (_shapes(state["model"]), _shapes(other["model"])),
     }
     for what, (ours, theirs) in sides.items():

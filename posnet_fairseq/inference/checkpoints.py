@@ -195,14 +195,14 @@ def refuse_other_kind(state: State, generates: bool = False) -> None:
         raise UsageError(f"a checkpoint of {model_arch(state)} was given, {what}")
 
 
-def model_options(state: State) -> dict[str, Any]:
-    """Return the options of a checkpoint's model, plain values by name; those that it does not have are defaults."""
-    saved, options = state["cfg"]["model"], {}
+def model_options(state: State) -> Namespace:
+    """Return the options of a checkpoint's model, plain values as attributes; those that it lacks are defaults."""
+    saved, options = state["cfg"]["model"], Namespace()
     for option in known_options(state):
         value = saved.get(option.name, option.default)
         if option.metadata.get("of_task") and value in (None, f"${{task.{option.name}}}"):
             value = state["cfg"]["task"].get(option.name, option.default)
-        options[option.name] = value
+        setattr(options, option.name, value)
         if fault := _fault_of_option(option, value):
             raise UsageError(f"the checkpoint's option {option.name} is {fault}. Take another checkpoint.")
     return options

@@ -72,8 +72,7 @@ def write(model: Any, cfg: Any, vocabulary: Vocabulary, folder: Path) -> None:
 def _set_side(spec: Any, embeddings: Any, side: Any) -> None:
     """Set encoder or decoder, without what only a decoder has."""
     embeddings.weight = _numbers(side.embed_tokens.weight)
-    width = side.embed_tokens.weight.size(1)
-    spec.scale_embeddings = math.sqrt(width)
+    spec.scale_embeddings = math.sqrt(side.embed_tokens.weight.size(1))
     positions = side.positions
     # Learned positions are added before words are scaled.
     spec.position_encodings.encodings = _numbers(positions.weight * (positions.scale if positions.learned else 1))

@@ -5,7 +5,6 @@ import importlib.util
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -24,7 +23,7 @@ from posnet_fairseq.shared.errors import UsageError, about, flag
 from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.files import new_folder
 from posnet_fairseq.shared.progress import console, shown
-from posnet_fairseq.shared.user_dir import was_imported
+from posnet_fairseq.shared.user_dir import imported
 from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import write_rules
@@ -54,7 +53,7 @@ def export(options: argparse.Namespace, scores: Sequence[str]) -> None:
         (folder / "README.md").write_text(text, encoding="utf-8")
         if options.ctranslate2:
             (folder / CTRANSLATE2).mkdir()
-            cfg = SimpleNamespace(**checkpoints.model_options(state))
+            cfg = checkpoints.model_options(state)
             ctranslate2_export.write(model.float(), cfg, vocabulary, folder / CTRANSLATE2)
         if options.onnx:
             from posnet_fairseq.inference import onnx_export
@@ -81,7 +80,7 @@ def _check_options(options: argparse.Namespace, state: State) -> None:
                 "out."
             )
     if options.ctranslate2:
-        ctranslate2_export.check_model(SimpleNamespace(**checkpoints.model_options(state)), options.checkpoint)
+        ctranslate2_export.check_model(checkpoints.model_options(state), options.checkpoint)
 
 
 def _prepared(path: str, state: State, vocabulary: Vocabulary) -> tuple[Any, str]:
@@ -116,10 +115,10 @@ def readme(name: str, state: State, weights: Weights, vocabulary: Vocabulary, da
         "",
     ]
     if source:
-        plugin = plugin_of(checkpoints.model_options(state))
+        plugin = plugin_of(vars(checkpoints.model_options(state)))
         command = f"posnet-translate {shlex.quote(name)} --input text.{source} --output text.{target}"
         code = ["import posnet_fairseq as posnet", "", f'posnet.load({name!r}).translate("A line of text.")']
-        if was_imported(plugin):  # an installed plugin needs neither
+        if plugin in (Path(folder).name for folder in imported):  # an installed plugin needs neither
             command, code = f"{command} --user-dir {plugin}", [f"import {plugin}", *code]
         lines += ["```bash", command, "```", "", "```python", *code, "```"]
     return "\n".join([*lines, *(["", "## Scores", "", *scores] if scores else [])]) + "\n"

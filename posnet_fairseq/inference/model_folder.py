@@ -154,8 +154,8 @@ def plugin_of(options: dict[str, Any]) -> str:
 
 def write_model(folder: Path, state: State, weights: Weights, data: Path) -> None:
     """Write configuration, weights and dictionaries of a model, of the directory `data`, into a folder."""
-    options = checkpoints.model_options(state)
-    options = {name: value for name, value in options.items() if value is not None and not name.endswith("_path")}
+    every = vars(checkpoints.model_options(state))
+    options = {name: value for name, value in every.items() if value is not None and not name.endswith("_path")}
     config: dict[str, Any] = {"format": FORMAT, "posnet": __version__, "architecture": checkpoints.model_arch(state)}
     if plugin := plugin_of(options):
         config["plugin"] = plugin

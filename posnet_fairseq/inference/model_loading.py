@@ -34,24 +34,24 @@ def build_model(state: State, vocabulary: Vocabulary | None = None, max_length: 
         vocabulary: its dictionaries. Default: whatever the weights were trained with.
         max_length: most source and target tokens that its positions are cut to. Default: as it was trained.
     """
-    weights, options = state["model"], checkpoints.model_options(state)
-    _refuse_other_depth(weights, options)
+    weights, cfg = state["model"], checkpoints.model_options(state)
+    _refuse_other_depth(weights, cfg)
     if max_length is not None:
-        options |= dict.fromkeys(checkpoints.POSITION_LIMITS, max_length)
+        vars(cfg).update(dict.fromkeys(checkpoints.POSITION_LIMITS, max_length))
     words = [max(words, Dictionary.nspecial) for words in checkpoints.vocabulary_sizes(weights)]
+    is_translation_model = not is_language_model(state)
     if vocabulary is not None:
-        words = [len(dictionary) for dictionary in vocabulary.dictionaries]
-        if options.get("share_all_embeddings") and vocabulary.source_dictionary != vocabulary.target_dictionary:
+        source, target = vocabulary.dictionaries
+        words = [len(source), len(target)]
+        if is_translation_model and cfg.share_all_embeddings and source != target:
             raise UsageError(
                 "the model has one dictionary for both languages, and those that are there differ. Give the data "
                 "directory that it was trained on."
             )
-    is_translation_model = not is_language_model(state)
     if is_translation_model:
-        refuse_other_length_ratio(parse(options["length_ratio"]), weights.get("decoder.length_ratio_version"))
+        refuse_other_length_ratio(parse(cfg.length_ratio), weights.get("decoder.length_ratio_version"))
 
     def build() -> nn.Module:
-        cfg = Namespace(**options)
         if is_translation_model:
             return architecture.build_transformer(cfg, *words)
         # The names of its weights begin as those of a translation model's decoder.
@@ -145,10 +145,10 @@ def _in_place_of(own: Mapping[str, Tensor], weights: Weights) -> Weights:
     return {name: fitted(own[name], weight) if name in own else weight for name, weight in weights.items()}
 
 
-def _refuse_other_depth(weights: Weights, options: dict[str, Any]) -> None:
+def _refuse_other_depth(weights: Weights, cfg: Namespace) -> None:
     """Refuse another number of layers than the weights have, before they are built."""
     for side in ("encoder", "decoder"):
-        layers = options.get(f"{side}_layers", 0)
+        layers = getattr(cfg, f"{side}_layers", 0)
         numbers = (re.match(rf"{side}\.layers\.(\d{{1,9}})\.", name) for name in weights)
         stored = max((int(number[1]) + 1 for number in numbers if number), default=0)
         if layers != stored:

@@ -128,8 +128,7 @@ class Step(nn.Module):
         for layer, of_layer in zip(self.decoder.layers, mixing, strict=True):
             x, _ = layer(x, None, states=of_layer, rows=positions.max_positions)
         new = [mixing[part.layer][0].rows[part.name] for part in self.parts if part.place == "self_attn"]
-        scores = self.decoder.output_layer(self.decoder.final_norm(x))[:, 0]
-        return scores, *new
+        return self.decoder.output_layer(self.decoder.final_norm(x))[:, 0], *new
 
 
 def state_parts(model: Any) -> list[Part]:

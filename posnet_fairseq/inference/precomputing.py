@@ -59,7 +59,7 @@ def _check_length(length: int, state: State, data: str | None) -> None:
             f"--max-length {length}: tables of a language model are made for all that it takes, --tokens-per-sample of "
             "its training. Leave it out."
         )
-    trained = checkpoints.model_options(state)
+    trained = vars(checkpoints.model_options(state))
     limit = min(POSITION_LIMITS, key=lambda name: trained[name])
     folders = str(data or state["cfg"]["task"].get("data")).split(":")
     longest = {name: size for folder in folders for name, size in _longest_sentences(folder).items()}

@@ -22,7 +22,6 @@ from posnet_fairseq.inference.shortlist import Shortlist
 from posnet_fairseq.inference.translator import Batches, Scorer, TextGenerator, Translator
 from posnet_fairseq.inference.vocabularies import read_vocabulary
 from posnet_fairseq.shared.errors import UsageError, called_from_python, option
-from posnet_fairseq.shared.processes import FreeMemory
 from posnet_fairseq.shared.schema import check_range
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import choose_pipeline
@@ -79,7 +78,6 @@ class SearchableModel:
         self._pipeline = choose_pipeline(self.folder, self.vocabulary.languages, *text)
         how = (device, self.options.dtype, options.fast, options.compile)
         self._models = models if options.onnx else [prepare_for_inference(model, *how) for model in models]
-        self._free_memory = FreeMemory()
         self._shortlist = None
         if options.shortlist is not None:
             self._shortlist = Shortlist.load(options.shortlist, self.vocabulary)
@@ -110,15 +108,14 @@ class SearchableModel:
         settings.check(len(dictionary))
         check_range(option("nbest"), nbest, 1, settings.beam, whole=True)
         longest = min(getattr(model, "encoder", model).max_positions() for model in self._models)
-        memory = {"free_memory": self._free_memory}  # every search goes on where the last one was
         if scores:
             forced = ForcedDecoding(self._models, dictionary, settings, attention=attention)
             longest_target = min(getattr(model, "decoder", model).max_positions() for model in self._models)
-            return Scorer(forced, self.vocabulary, self._pipeline, longest, longest_target, **memory)
+            return Scorer(forced, self.vocabulary, self._pipeline, longest, longest_target)
         search = BeamSearch(self._models, dictionary, settings, nbest, attention, self._shortlist)
         if self.generates:
-            return TextGenerator(search, self.vocabulary, self._pipeline, longest - 1, settings.max_len_b, **memory)
-        return Translator(search, self.vocabulary, self._pipeline, longest, **memory)
+            return TextGenerator(search, self.vocabulary, self._pipeline, longest - 1, settings.max_len_b)
+        return Translator(search, self.vocabulary, self._pipeline, longest)
 
 
 def _graphs(paths: Sequence[str | Path], options: LoadOptions) -> tuple[list[Any], Vocabulary, Path, dict[str, Any]]:

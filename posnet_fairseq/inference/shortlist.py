@@ -94,10 +94,9 @@ def make_shortlist(folder: str | Path, vocabulary: Vocabulary, best: int = BEST,
     the directory that fairseq-preprocess wrote, are learned from.
     """
     stem = binarized_set(Path(folder), "train", vocabulary.languages)
-    dictionaries = (vocabulary.source_dictionary, vocabulary.target_dictionary)
     source, target = (
         _corpus(f"{stem}.{language}", len(dictionary))
-        for language, dictionary in zip(vocabulary.languages, dictionaries, strict=True)
+        for language, dictionary in zip(vocabulary.languages, vocabulary.dictionaries, strict=True)
     )
     if len(source.starts) != len(target.starts):
         raise UsageError(f"{stem} has different numbers of sentences in its two languages. Binarize the text again.")
@@ -131,7 +130,7 @@ def _corpus(path: str, words: int) -> Corpus:
 
 def _digests(vocabulary: Vocabulary) -> dict[str, str]:
     """Return hashes of the two dictionaries."""
-    sides = {"source": vocabulary.source_dictionary, "target": vocabulary.target_dictionary}
     return {
-        side: hashlib.sha256("\n".join(dictionary.symbols).encode()).hexdigest() for side, dictionary in sides.items()
+        side: hashlib.sha256("\n".join(dictionary.symbols).encode()).hexdigest()
+        for side, dictionary in zip(("source", "target"), vocabulary.dictionaries, strict=True)
     }

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,6 @@ WINDOW = 4000  # lines that are sorted into batches together, kept when they are
 STREAMED = 32  # with --stream: more would be faster by little, and let the first of them wait for the last
 # Options that change no translation, or that are looked at otherwise: the text, the files, the device.
 _WITHOUT_EFFECT = set("input prefix output processes resume stream data device checkpoint dtype".split())
-_BINARIZED = {".idx", ".bin"}
-_NOTHING = Batch([])  # in the place of batches, in a window without any
 _Found = list[list[Translation]]  # for each line, best first
 
 
@@ -92,9 +90,8 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
         prefixes = itertools.repeat(beginning)
     elif second:
         prefixes = iterate_text(second)
-    read = _windows(take, prefixes)
     with outputs.open_output(options.output, work, options.resume, at_once=options.stream) as output:
-        windows = _encoded(read, output, translator, options, say)
+        windows = _encoded(_windows(take, prefixes), output, translator, options, say)
         with ProgressReporter().bar("scoring" if scores else "translating", unit) as bar:
             for window, found, each in _searched(windows, find, options.processes):
                 printed = [printing.lines(*one) for one in enumerate(found, window.first)]
@@ -165,7 +162,6 @@ class _Window:
     first: int
     lines: list[str]
     prefixes: list[str] | None = None
-    batches: Batches | None = None
 
     @property
     def texts(self) -> outputs.Texts:
@@ -192,7 +188,7 @@ def _encoded(
     translator: Translator,
     options: argparse.Namespace,
     say: Callable[[object], None],
-) -> Iterator[_Window]:
+) -> Iterator[tuple[_Window, Batches]]:
     """Yield the windows that are not done yet, with their batches."""
     done = 0
     for window in windows:
@@ -202,58 +198,57 @@ def _encoded(
         if output.has(window.texts):
             done += len(window.lines)
             continue
-        parts = [window]
-        if options.stream and len(window.lines) > 1:
-            try:
-                _encode(window, translator, options)
-            except UsageError:  # the lines in front of the one that is refused are translated
-                parts = [_Window(number, [line]) for number, line in enumerate(window.lines, window.first)]
-        for part in parts:
-            for note in _encode(part, translator, options).notes:
+        try:
+            parts: Iterable[tuple[_Window, Batches]] = [(window, _batches(window, translator, options))]
+        except UsageError:
+            if not options.stream:
+                raise
+            # The lines in front of the one that is refused are translated. The prefix is one for all of a stream.
+            begin = window.prefixes and window.prefixes[:1]
+            single = (_Window(number, [line], begin) for number, line in enumerate(window.lines, window.first))
+            parts = ((each, _batches(each, translator, options)) for each in single)
+        for part, batches in parts:
+            for note in batches.notes:
                 say(note)
-            yield part
+            yield part, batches
     if done:
         say(f"{done:,} lines were translated before")
 
 
-def _encode(window: _Window, translator: Translator, options: argparse.Namespace) -> Batches:
-    """Make the batches of a window, unless it has them; refuse what cannot be translated."""
-    if window.batches is None:
-        how = (options.max_tokens, options.on_long, window.prefixes, window.first + 1)
-        window.batches = Batches(window.lines, translator, *how)
-        for batch in window.batches:
-            translator.search.check(batch.sources, batch.prefixes)
-    return window.batches
+def _batches(window: _Window, translator: Translator, options: argparse.Namespace) -> Batches:
+    """Return the batches of a window; refuse what cannot be translated."""
+    how = (options.max_tokens, options.on_long, window.prefixes, window.first + 1)
+    batches = Batches(window.lines, translator, *how)
+    for batch in batches:
+        translator.search.check(batch.sources, batch.prefixes)
+    return batches
 
 
 def _searched(
-    windows: Iterator[_Window], find: Callable[[Batch], tuple[_Found, float]], processes: int
+    windows: Iterator[tuple[_Window, Batches]], find: Callable[[Batch], tuple[_Found, float]], processes: int
 ) -> Iterator[tuple[_Window, _Found, float]]:
-    """Yield windows, the translations of their lines and the seconds of the searches.
-
-    Processes go on with the next window while one is not finished.
-    """
-    drawn = deque[_Window]()
+    """Yield windows, their translations and the seconds of the searches; processes do not wait for the end of one."""
+    drawn = deque[tuple[_Window, Batches]]()
 
     def batches() -> Iterator[Batch]:
-        for window in windows:
-            drawn.append(window)
-            yield from window.batches or [_NOTHING]
+        for window, of_window in windows:
+            drawn.append((window, of_window))
+            yield from of_window or [Batch([])]
 
     done, seconds = list[_Found](), 0.0
     for found, each in in_order(find, batches(), processes, "spawn", "Run again with fewer --processes."):
         done, seconds = [*done, found], seconds + each
-        of_window = drawn[0].batches
-        assert of_window is not None
+        window, of_window = drawn[0]
         if len(done) >= len(of_window):
-            yield drawn.popleft(), of_window.in_order(done[: len(of_window)]), seconds
+            drawn.popleft()
+            yield window, of_window.in_order(done[: len(of_window)]), seconds
             done, seconds = [], 0.0
 
 
 def _work_of(options: argparse.Namespace, model: SearchableModel) -> dict[str, Any]:
     """Return what translations depend on besides the text: options, versions, and sizes and dates of files."""
     paths = [path for name in ("shortlist", "bpe_codes", "sentencepiece_model") if (path := getattr(options, name))]
-    data = [path for path in files_of_data(model.folder) if path.suffix not in _BINARIZED]
+    data = [path for path in files_of_data(model.folder) if path.suffix not in (".idx", ".bin")]
     files = sorted({Path(path).absolute() for path in (*files_of_models(options.checkpoint), *data, *paths)})
     looks = {str(file): (file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()}
     given = {name: value for name, value in vars(options).items() if name not in _WITHOUT_EFFECT}

@@ -4,7 +4,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -96,10 +96,8 @@ class Translation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes that are not None as plain values, which JSON can have."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        if self.attention is not None:
-            values["attention"] = self.attention.tolist()
-        return {name: value for name, value in values.items() if value is not None}
+        values = {name: value for name, value in vars(self).items() if value is not None}
+        return values if self.attention is None else values | {"attention": self.attention.tolist()}
 
 
 # What a blank line is translated to, without the model; and what stands for a translation that is not scored.

@@ -1,7 +1,7 @@
 """Lines of plain text to translations, or beginnings to whole texts, with a search between them; given translations."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -13,9 +13,12 @@ from posnet_fairseq.inference.search.hypotheses import Hypothesis
 from posnet_fairseq.inference.translation import BLANK, UNSCORED, Translation, token_alignment
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import is_blank
-from posnet_fairseq.shared.processes import FreeMemory
+from posnet_fairseq.shared.processes import give_memory_back
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import TextPipeline
+
+# Sources and what their translations begin with, by index of line, and notes on the other lines.
+Encoded = tuple[dict[int, Tensor], dict[int, Tensor] | None, list[str]]
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,6 @@ class Translator:
     Attributes:
         max_source: most tokens of a source, the end symbol included.
         second_input: option that gives a second text for each line.
-        free_memory: gives memory back to the system between batches; shared by the searches of one model.
         blank: stands for the translation of a line that is not translated.
         skipped: what is said of a line that is too long.
     """
@@ -42,14 +44,13 @@ class Translator:
     vocabulary: Vocabulary
     pipeline: TextPipeline
     max_source: int
-    free_memory: FreeMemory = field(default_factory=FreeMemory, kw_only=True)
     second_input: ClassVar = "prefix"
     blank: ClassVar = BLANK
     skipped: ClassVar = "left empty"
 
     def encode(self, line: str) -> Tensor:
         """Return (M,) token ids of a line of plain text, with the end symbol."""
-        return self.vocabulary.encode(self.pipeline.encode(line))
+        return self.vocabulary.source_dictionary.encode_line(self.pipeline.encode(line))
 
     def encode_prefix(self, line: str, number: int) -> Tensor:
         """Return (P,) token ids that the translation of line `number` begins with, without end symbol."""
@@ -69,12 +70,10 @@ class Translator:
             return []
         found = zip(batch.sources, self.search(batch.sources, batch.prefixes), strict=True)
         translations = [[self._translation(source, each) for each in hypotheses] for source, hypotheses in found]
-        self.free_memory.give_back()
+        give_memory_back()
         return translations
 
-    def encode_all(
-        self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int
-    ) -> tuple[dict[int, Tensor], dict[int, Tensor] | None, list[str]]:
+    def encode_all(self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int) -> Encoded:
         """Return sources and prefixes of the lines that are translated, by index of line, and notes on the others.
 
         Arguments are those of :class:`Batches`.
@@ -132,9 +131,7 @@ class Scorer(Translator):
     blank = UNSCORED
     skipped = "not scored"
 
-    def encode_all(
-        self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int
-    ) -> tuple[dict[int, Tensor], dict[int, Tensor] | None, list[str]]:
+    def encode_all(self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int) -> Encoded:
         """Return sources and translations of the lines, also blank ones; other lines are too long, and skipped."""
         dictionary = self.vocabulary.target_dictionary
         targets = [dictionary.encode_line(self.pipeline.encode_target(line)) for line in prefixes or ()]
@@ -162,9 +159,7 @@ class TextGenerator(Translator):
         """Return the tokens that the text counts for in a batch."""
         return min(len(source) + self.new_tokens, self.max_source)
 
-    def encode_all(
-        self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int
-    ) -> tuple[dict[int, Tensor], dict[int, Tensor] | None, list[str]]:
+    def encode_all(self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int) -> Encoded:
         """Return (P,) token ids of each beginning, without end symbol, and a note on those with unknown parts, if any.
 
         One that is too long is refused.

@@ -34,7 +34,7 @@ def check_weights(model: nn.Module, weights: Mapping[str, Any]) -> dict[str, Any
                 )
     # Other mixers or options, before torch complains about names and shapes.
     stored = _stored_mixers(weights)
-    for name, described in _descriptions(model).items():
+    for name, described in describe_mixers(model).items():
         theirs = stored.get(name, described)
         if theirs != described:
             mixer: Any = model.get_submodule(name)
@@ -67,12 +67,7 @@ def refuse_other_length_ratio(given: tuple[int, int] | None, stored: Tensor | No
         )
 
 
-def describe_mixers(model: nn.Module) -> str:
-    """Return names and options of a model's mixers by module, as JSON."""
-    return json.dumps(_descriptions(model))
-
-
-def _descriptions(model: nn.Module) -> dict[str, str]:
+def describe_mixers(model: nn.Module) -> dict[str, str]:
     """Return each mixer's name, and the options that differ from its defaults, as a command line has them."""
     found = {}
     for name, mixer in model.named_modules():

@@ -69,7 +69,7 @@ def with_sentence(
 ) -> tuple[list[Mixing], str]:
     """Return the mixers of a translation model, alone in a list, on a sentence and its own translation of it."""
     search = BeamSearch(models, vocabulary.target_dictionary, SearchSettings(beam=5, max_len_a=2, max_len_b=20))
-    source = vocabulary.encode(text.encode(sentence))
+    source = vocabulary.source_dictionary.encode_line(text.encode(sentence))
     _check(sentence, source, models[0].encoder.max_positions())
     ((best,),) = search([source])
     target = best.tokens
@@ -81,7 +81,7 @@ def with_sentence(
 
 def with_text(model: LanguageModel, vocabulary: Vocabulary, text: TextPipeline, sentence: str) -> list[Mixing]:
     """Return the mixers of a language model on a text."""
-    target = vocabulary.encode(text.encode(sentence))
+    target = vocabulary.source_dictionary.encode_line(text.encode(sentence))
     _check(sentence, target, model.max_positions())
     read = _named(model.read_before(target[None])[0], vocabulary.target_dictionary)
     return observe(model, None, target, {"decoder": (read, read)})

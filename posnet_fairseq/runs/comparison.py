@@ -7,7 +7,6 @@ import statistics
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -206,7 +205,7 @@ def options_of(checkpoint: Path) -> Any:
     """Return the options of a model, as attributes."""
     from posnet_fairseq.inference.checkpoints import model_options, read_checkpoint
 
-    return SimpleNamespace(**model_options(read_checkpoint(checkpoint)))
+    return model_options(read_checkpoint(checkpoint))
 
 
 def differences(checkpoints: Mapping[str, Path], baseline: str) -> list[str]:

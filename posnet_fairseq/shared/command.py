@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from posnet_fairseq.shared.errors import UsageError, visible
 from posnet_fairseq.shared.failures import explain
 
-INTERRUPTED = 130
 NO_READER = 141  # the code of a program ended by SIGPIPE
 
 # Python's search for garbage cycles goes through the 300,000 objects of torch again and again while torch is imported,
@@ -55,7 +54,7 @@ def _exit_code(main: Main, arguments: Sequence[str] | None) -> int | str | None:
         _flush()
         return code
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return 130  # as of a program ended by SIGINT
     except BrokenPipeError:
         return NO_READER
     except Exception as error:

@@ -5,7 +5,7 @@ import contextlib
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from posnet_fairseq._version import __version__
@@ -44,7 +44,12 @@ def parsed_by(
             quiet = vars(options).pop("quiet")  # results do not depend on it
             if has_mixers and (folder := vars(options).pop("user_dir", None)):
                 import_user_dir(folder)
-            with _silence(prints_result) if quiet else contextlib.nullcontext():
+            with contextlib.ExitStack() as streams:
+                if quiet:
+                    nowhere = streams.enter_context(open(os.devnull, "w"))
+                    streams.enter_context(contextlib.redirect_stderr(nowhere))
+                    if not prints_result:
+                        streams.enter_context(contextlib.redirect_stdout(nowhere))
                 main(options)
 
         vars(run)["make_parser"] = whole_parser
@@ -116,13 +121,3 @@ def _add_common(parser: argparse.ArgumentParser, has_mixers: bool) -> None:
         if isinstance(action, argparse._SubParsersAction):
             for subcommand in action.choices.values():
                 _add_common(subcommand, has_mixers)
-
-
-@contextlib.contextmanager
-def _silence(prints_result: bool) -> Iterator[None]:
-    """Print nothing on standard error during a block, nor on standard output unless the result is printed there."""
-    with open(os.devnull, "w") as nowhere, contextlib.ExitStack() as streams:
-        streams.enter_context(contextlib.redirect_stderr(nowhere))
-        if not prints_result:
-            streams.enter_context(contextlib.redirect_stdout(nowhere))
-        yield

@@ -96,8 +96,7 @@ def iterate_lines(path: str | Path, most: int | None = None) -> Iterator[str]:
         UsageError: the file is missing, damaged, of another format, is not UTF-8, or has NUL bytes, a line of more than
             64 MiB, or more bytes than `most`.
     """
-    name = "standard input" if str(path) == "-" else str(path)
-    check_stdin(path)
+    name = input_name(path)
     offset = 0  # of the line, in bytes
     with reading(name), damage_refused(name), contextlib.ExitStack() as stack:
         file = sys.stdin.buffer if str(path) == "-" else stack.enter_context(open(path, "rb"))
@@ -115,10 +114,11 @@ def iterate_lines(path: str | Path, most: int | None = None) -> Iterator[str]:
             yield line.removesuffix("\n").removesuffix("\r")
 
 
-def check_stdin(path: str | Path) -> None:
-    """Refuse ``-`` where standard input is closed."""
+def input_name(path: str | Path) -> str:
+    """Return what an input is called; refuse ``-``, standard input, where that is closed."""
     if str(path) == "-" and sys.stdin is None:
         raise UsageError("standard input is closed. Give a file, or pipe the text in.")
+    return "standard input" if str(path) == "-" else str(path)
 
 
 def decoded(data: bytes | bytearray, name: object, line: int = 1, offset: int = 0) -> str:
@@ -171,8 +171,7 @@ def check_place(path: str | Path, option: str = "", inputs: Iterable[str | Path]
     given = f"{option} {path}".strip()
     for name in inputs:
         if is_same_file(path, name):
-            what = "standard input" if str(name) == "-" else name
-            raise UsageError(f"{given} is the same file as {what}, which would be lost. Give another name.")
+            raise UsageError(f"{given} is the same file as {input_name(name)}, which would be lost. Give another name.")
     place, is_stream = resolved(path, given)
     if not is_stream:
         check_takes_files(place.parent, given)
@@ -250,13 +249,6 @@ def _pour(temporary: Path, place: Path) -> None:
         sys.stdout.flush()  # it may be the same file, and what was printed comes first
     with open(temporary, "rb") as source, open(place if number is None else os.dup(number), "wb") as target:
         shutil.copyfileobj(source, target)
-
-
-def check_new_folder(folder: Path, option: str) -> None:
-    """Check that a folder can be made and is not there. Commands call it before their work; nothing is made."""
-    if os.path.lexists(folder):
-        raise UsageError(f"{option} {folder} is there already. Give another folder, or remove it.")
-    check_place(folder, option)
 
 
 @contextlib.contextmanager

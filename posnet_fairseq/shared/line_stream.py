@@ -7,7 +7,7 @@ from pathlib import Path
 
 from posnet_fairseq.shared.compressed import opener_of, refuse_other_formats
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import check_stdin, decoded, reading
+from posnet_fairseq.shared.files import decoded, input_name, reading
 
 _READ = 2**16  # bytes at once, the capacity of a pipe
 _LONGEST = 2**20  # bytes of a line, about: what never ends would fill the memory
@@ -21,8 +21,7 @@ class IncomingLines:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._name = "standard input" if str(path) == "-" else str(path)
-        check_stdin(path)
+        self._name = input_name(path)
         with reading(self._name):
             self._file: int = sys.stdin.fileno() if str(path) == "-" else os.open(path, os.O_RDONLY)
         self._poll = select.poll()
@@ -67,7 +66,7 @@ class IncomingLines:
                 raise UsageError(
                     f"{self._name}: line {self._number + 1} has more than {_LONGEST:,} bytes. Break it into sentences."
                 )
-            if not wait and (self._searched > _LONGEST or not self._is_waiting()):
+            if not wait and (self._searched > _LONGEST or not self._poll.poll(0)):  # not even the end is there
                 return None
             self._read()
         return self._data[:end]
@@ -81,7 +80,3 @@ class IncomingLines:
                 raise UsageError(f"{self._name} is compressed. Pipe the decompressed text in, as zcat prints it.")
         self._data += data
         self._ended = not data
-
-    def _is_waiting(self) -> bool:
-        """Whether something can be read at once, if only that the input has ended."""
-        return bool(self._poll.poll(0))

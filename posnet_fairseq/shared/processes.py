@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
 from multiprocessing import util
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
@@ -22,7 +21,6 @@ from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.schema import check_range
 from posnet_fairseq.shared.user_dir import UserDirs
 
-MOST = 1000  # processes
 FEWER_WORKERS = "Run again with fewer --workers; what is done is kept."
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
@@ -93,8 +91,8 @@ def _pool(function: Callable[[Any], Any], processes: int, start: str, advice: st
 
 
 def check_workers(count: int) -> None:
-    """Refuse a number given with ``--workers`` that is less than 1 or greater than :data:`MOST`."""
-    check_range(option("workers"), count, 1, MOST, whole=True)
+    """Refuse a number given with ``--workers`` that is less than 1 or greater than 1,000."""
+    check_range(option("workers"), count, 1, 1000, whole=True)
 
 
 def submitted(
@@ -153,24 +151,19 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-@dataclass
-class FreeMemory:
-    """Memory that C's allocator keeps between blocks in use, of a process that goes on.
+_least, _since = 0, time.monotonic()  # bytes that this process held when free memory was last given back, and when
 
-    Attributes:
-        least: bytes that the process held when some was last given back.
-        since: time of that.
+
+def give_memory_back() -> None:
+    """Give the system what C's allocator keeps between blocks in use, once it is a quarter of the rest.
+
+    Once a second at most: to get it again takes time.
     """
-
-    least: int = 0
-    since: float = field(default_factory=time.monotonic)
-
-    def give_back(self) -> None:
-        """Give it to the system once it is a quarter of the rest, once a second at most: to get it again takes time."""
-        with contextlib.suppress(OSError, AttributeError):  # /proc, and glibc's malloc, may be missing
-            if time.monotonic() - self.since > 1 and resident() > 1.25 * self.least:
-                ctypes.CDLL(None).malloc_trim(0)
-                self.least, self.since = resident(), time.monotonic()
+    global _least, _since
+    with contextlib.suppress(OSError, AttributeError):  # /proc, and glibc's malloc, may be missing
+        if time.monotonic() - _since > 1 and resident() > 1.25 * _least:
+            ctypes.CDLL(None).malloc_trim(0)
+            _least, _since = resident(), time.monotonic()
 
 
 def resident(name: str = "VmRSS") -> int:

@@ -108,9 +108,9 @@ class Bar:
 
     @property
     def time_left(self) -> str:
-        """The time left at this rate, for display; "" if it is unknown, or none."""
+        """The time left at this rate, for display: ``1:02:03 left``; "" if it is unknown, or none."""
         left = (self._total or 0) - self.done
-        return time_left(left / self.rate) if left > 0 and self.rate > 0 else ""
+        return f"{timedelta(seconds=math.ceil(left / self.rate))} left" if left > 0 and self.rate > 0 else ""
 
     def go_on_from(self, done: float, seconds: float = 0.0) -> None:
         """Set the number of units that earlier runs have done, and the seconds that they took, 0 if unknown."""
@@ -137,11 +137,6 @@ class Bar:
         text = f"{amount(done, self._unit)}, {amount(self.rate, self._unit)}/s"
         left = f", {self.time_left}" if self.time_left else ""
         self._progress.update(self._task, completed=done, done=text + left)
-
-
-def time_left(seconds: float) -> str:
-    """Return a time for display: ``1:02:03 left``."""
-    return f"{timedelta(seconds=math.ceil(seconds))} left"
 
 
 def shown(path: str | os.PathLike[str]) -> str:

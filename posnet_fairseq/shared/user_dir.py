@@ -8,7 +8,7 @@ from pathlib import Path
 
 from posnet_fairseq.shared.errors import UsageError
 
-_imported: list[str] = []  # folders
+imported: list[str] = []  # folders that import_user_dir has imported
 
 
 def import_user_dir(folder: str | Path) -> None:
@@ -20,21 +20,16 @@ def import_user_dir(folder: str | Path) -> None:
         sys.path.insert(0, str(path.parent))
         importlib.import_module(path.name)
         logging.getLogger().setLevel(logging.WARNING)  # importing fairseq has lowered it
-        _imported.append(str(path))
+        imported.append(str(path))
     elif str(path) not in getattr(sys.modules[path.name], "__path__", ()):
         raise UsageError(f"--user-dir {folder}: another module is called {path.name}. Rename the folder.")
-
-
-def was_imported(name: str) -> bool:
-    """Return whether a folder of this name was imported by :func:`import_user_dir`."""
-    return name in (Path(folder).name for folder in _imported)
 
 
 class UserDirs:
     """Folders that this process has imported. Unpickle it before what needs their mixers: that imports them."""
 
     def __reduce__(self) -> tuple[Callable[[Iterable[str]], None], tuple[list[str]]]:
-        return _import_all, (_imported,)
+        return _import_all, (imported,)
 
 
 def _import_all(folders: Iterable[str]) -> None:

@@ -144,7 +144,3 @@ class Vocabulary:
     def dictionaries(self) -> tuple[Dictionary, Dictionary]:
         """The dictionaries of source and target."""
         return self.source_dictionary, self.target_dictionary
-
-    def encode(self, tokens: str) -> "torch.Tensor":
-        """Return (M,) ids of tokens of the source language, which spaces separate, and of the end symbol."""
-        return self.source_dictionary.encode_line(tokens)

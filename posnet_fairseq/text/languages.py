@@ -24,10 +24,9 @@ _CODES = dict(
         "tha:th tet:tdt"
     ).split()
 )
-# sacreBLEU's tokenizers of single languages, each with the package that it needs beside sacreBLEU.
-_TOKENIZERS = {"zh": ("zh", None), "ja": ("ja-mecab", "MeCab"), "ko": ("ko-mecab", "mecab_ko")}
-# Written without spaces between words, and sacreBLEU has no tokenizer of their words.
-BY_CHARACTERS = ("th", "lo", "km", "my", "bo", "dz")
+# sacreBLEU's tokenizers of single languages. It has none of words for some that are written without spaces.
+BLEU_TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab", **dict.fromkeys("th lo km my bo dz".split(), "char")}
+_PACKAGES = {"ja-mecab": "MeCab", "ko-mecab": "mecab_ko"}  # that tokenizers need beside sacreBLEU
 
 LETTERS = 3  # of a script, from which on a line is in that script
 SAMPLE = 1000  # lines that tell the scripts of a text
@@ -50,10 +49,10 @@ def tag_of(path: Path) -> str:
 def bleu_tokenizer(tag: str) -> tuple[str, str]:
     """Return sacreBLEU's tokenizer for a language that works on this machine, and why it counts characters, or ""."""
     code = code_of(tag)
-    if code in BY_CHARACTERS:
-        return "char", f"BLEU counts characters: sacreBLEU has no tokenizer of words for {tag}"
-    tokenizer, package = _TOKENIZERS.get(code, ("13a", None))
-    if package is None or importlib.util.find_spec(package):
+    tokenizer = BLEU_TOKENIZERS.get(code, "13a")
+    if tokenizer == "char":
+        return tokenizer, f"BLEU counts characters: sacreBLEU has no tokenizer of words for {tag}"
+    if tokenizer not in _PACKAGES or importlib.util.find_spec(_PACKAGES[tokenizer]):
         return tokenizer, ""
     return "char", (
         f"BLEU counts characters, as {tokenizer}, sacreBLEU's tokenizer for {tag}, is not installed (pip install "

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import is_blank, iterate_lines
+from posnet_fairseq.shared.files import input_name, is_blank, iterate_lines
 
 SEGMENTED = 0.05  # share of lines with marks of subwords from which on a text is not plain
 TOKENIZED = 0.3  # share of lines that end in a space and a period from which on a text is tokenized
@@ -30,7 +30,7 @@ def read_text(path: str | Path) -> list[str]:
 
 def iterate_text(path: str | Path) -> Iterator[str]:
     """Yield the lines of a text as they are asked for, see :func:`iterate_lines` and :func:`plain_lines`."""
-    return plain_lines(iterate_lines(path), "standard input" if str(path) == "-" else path)
+    return plain_lines(iterate_lines(path), input_name(path))
 
 
 def read_parallel(*paths: str | Path) -> list[list[str]]:

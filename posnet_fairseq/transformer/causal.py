@@ -9,11 +9,9 @@ from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState, table_rows
 from posnet_fairseq.mixers.bases.lineage import Lineage
-from posnet_fairseq.mixers.bases.positions import Positions
-from posnet_fairseq.ops.dropout import Dropout
 from posnet_fairseq.ops.layout import inverse, reorder
 from posnet_fairseq.ops.linear import Linear
-from posnet_fairseq.transformer.placement import position_kind, position_readers
+from posnet_fairseq.transformer.layers import Stack
 
 
 class Features(NamedTuple):
@@ -53,41 +51,18 @@ class DecoderState:
         self.lineage.reorder(order, sentences, beam)
 
 
-class CausalDecoder(nn.Module):
-    """Embeddings, layers, a final LayerNorm, the output projection; a subclass calls the layers.
+class CausalDecoder(Stack):
+    """A stack of layers with an output projection."""
 
-    `layers` are made when they are iterated over, after the positions: the order decides the weights that a seed gives.
-    """
-
-    # The option that sets the longest sentence.
+    side = "decoder"
     length_option = "--max-target-positions"
     # What every sentence is predicted from: the end symbol's id in fairseq's dictionaries.
     first_symbol = 2
 
-    def __init__(
-        self,
-        cfg: Any,
-        embed_tokens: nn.Embedding,
-        padding_idx: int,
-        layers: Iterable[nn.Module],
-        shared_output: bool,
-    ) -> None:
-        super().__init__()
-        self.padding_idx = padding_idx
-        self.embed_tokens = embed_tokens
-        self.positions = Positions(
-            kind=position_kind(cfg, "decoder"),
-            max_positions=cfg.max_target_positions,
-            embed_dim=cfg.decoder_embed_dim,
-            dropout=cfg.dropout,
-            option=self.length_option,
-            for_mixers=bool(position_readers(cfg, "decoder")),
-        )
-        self.dropout = Dropout(cfg.dropout, module_name=self.__class__.__name__)
-        self.layers: Any = nn.ModuleList(layers)
-        self.final_norm = nn.LayerNorm(cfg.decoder_embed_dim)
+    def __init__(self, cfg: Any, embed_tokens: nn.Embedding, padding_idx: int, layers: Iterable[nn.Module]) -> None:
+        super().__init__(cfg, embed_tokens, padding_idx, layers)
         self.output_projection: Any = Linear(cfg.decoder_embed_dim, embed_tokens.num_embeddings, bias=False)
-        if shared_output:
+        if cfg.share_decoder_input_output_embed or getattr(cfg, "share_all_embeddings", False):
             self.output_projection.weight = embed_tokens.weight
         else:
             nn.init.normal_(self.output_projection.weight, std=cfg.decoder_embed_dim**-0.5)
@@ -105,10 +80,6 @@ class CausalDecoder(nn.Module):
     def read_before(self, tokens: Tensor) -> Tensor:
         """Return what the decoder reads to predict tokens (B, N): the first symbol, and all of them but the last."""
         return nn.functional.pad(tokens[:, :-1], (1, 0), value=self.first_symbol)
-
-    def max_positions(self) -> int:
-        """Return the longest sentence."""
-        return self.positions.max_positions
 
     def _begin(self, tokens: Tensor, state: DecoderState | None) -> tuple[Tensor, Tensor | None, int, int]:
         """Return tokens before padding, their order, the first one's position, and how many queries tables are for."""

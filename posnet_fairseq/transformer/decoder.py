@@ -31,9 +31,8 @@ class Decoder(CausalDecoder):
         length_ratio: tuple[int, int] | None,
         mixers: Mapping[str, Iterable[MixerSettings]],
     ) -> None:
-        shared_output = cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
         pairs = zip(mixers["decoder"], mixers["cross"], strict=True)
-        super().__init__(cfg, embed_tokens, padding_idx, (DecoderLayer(cfg, *pair) for pair in pairs), shared_output)
+        super().__init__(cfg, embed_tokens, padding_idx, (DecoderLayer(cfg, *pair) for pair in pairs))
         # Whole numbers under this name are left alone by half precision, averaging and fairseq's moving average.
         self.length_ratio_version: Tensor | None
         self.register_buffer("length_ratio_version", None if length_ratio is None else torch.tensor(length_ratio))

@@ -9,10 +9,7 @@ from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
-from posnet_fairseq.mixers.bases.positions import Positions
-from posnet_fairseq.ops.dropout import Dropout
-from posnet_fairseq.transformer.layers import EncoderLayer
-from posnet_fairseq.transformer.placement import position_kind, position_readers
+from posnet_fairseq.transformer.layers import EncoderLayer, Stack
 
 
 @dataclass(frozen=True)
@@ -56,24 +53,14 @@ class EncoderOutput:
         return replace(self, embedding=None, layers=(), cross_states=[]).select(rows, 1)
 
 
-class Encoder(nn.Module):
-    """Embeddings, the layers, a final LayerNorm."""
+class Encoder(Stack):
+    """The encoder of a translation model."""
+
+    side = "encoder"
+    length_option = "--max-source-positions"
 
     def __init__(self, cfg: Any, embed_tokens: nn.Embedding, padding_idx: int, mixers: Iterable[MixerSettings]) -> None:
-        super().__init__()
-        self.padding_idx = padding_idx
-        self.embed_tokens = embed_tokens
-        self.positions = Positions(
-            kind=position_kind(cfg, "encoder"),
-            max_positions=cfg.max_source_positions,
-            embed_dim=cfg.encoder_embed_dim,
-            dropout=cfg.dropout,
-            option="--max-source-positions",
-            for_mixers=bool(position_readers(cfg, "encoder")),
-        )
-        self.dropout = Dropout(cfg.dropout, module_name=self.__class__.__name__)
-        self.layers = nn.ModuleList(EncoderLayer(cfg, mixer) for mixer in mixers)
-        self.final_norm = nn.LayerNorm(cfg.encoder_embed_dim)
+        super().__init__(cfg, embed_tokens, padding_idx, (EncoderLayer(cfg, mixer) for mixer in mixers))
 
     def encode(self, src_tokens: Tensor, return_layers: bool = False) -> EncoderOutput:
         """Encode (S, M) token ids, padded on either side; `return_layers` keeps the input and output of every layer."""
@@ -100,7 +87,3 @@ class Encoder(nn.Module):
     def forward(self, src_tokens: Tensor) -> EncoderOutput:
         """Encode a batch, as :meth:`encode`."""
         return self.encode(src_tokens)
-
-    def max_positions(self) -> int:
-        """Return the longest sentence."""
-        return self.positions.max_positions

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.transformer.causal import CausalDecoder, DecoderState, Features
-from posnet_fairseq.transformer.layers import LanguageModelLayer
+from posnet_fairseq.transformer.layers import EncoderLayer
 
 
 class LanguageModel(CausalDecoder):
@@ -16,8 +16,7 @@ class LanguageModel(CausalDecoder):
     length_option = "--tokens-per-sample"
 
     def __init__(self, cfg: Any, embed_tokens: nn.Embedding, padding_idx: int, mixers: Iterable[MixerSettings]) -> None:
-        layers = (LanguageModelLayer(cfg, mixer) for mixer in mixers)
-        super().__init__(cfg, embed_tokens, padding_idx, layers, cfg.share_decoder_input_output_embed)
+        super().__init__(cfg, embed_tokens, padding_idx, (EncoderLayer(cfg, mixer) for mixer in mixers))
         if cfg.add_bos_token:
             self.first_symbol = 0  # <s>
 

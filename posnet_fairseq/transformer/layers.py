@@ -1,16 +1,19 @@
-"""Encoder and decoder layers, pre-norm. Between the models of this package only the token mixers differ."""
+"""Layers of encoder and decoder, pre-norm, and stacks of them. Between the models only the token mixers differ."""
 
+from collections.abc import Iterable
 from typing import Any, Self
 
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings, side_of
+from posnet_fairseq.mixers.bases.positions import Positions
 from posnet_fairseq.ops.dropout import Dropout
 from posnet_fairseq.ops.initialization import linear
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.transformer.activations import ACTIVATIONS
 from posnet_fairseq.transformer.compiling import compile_layer
+from posnet_fairseq.transformer.placement import position_kind, position_readers
 
 
 class FeedForward(nn.Module):
@@ -76,7 +79,7 @@ class Layer(nn.Module):
 
 
 class EncoderLayer(Layer):
-    """Self-attention by the encoder's mixer, then feed-forward."""
+    """Self-attention by a mixer, then feed-forward; in a language model, too, whose mixers are causal."""
 
     def forward(
         self,
@@ -86,12 +89,8 @@ class EncoderLayer(Layer):
         state: DecodingState | None = None,
         rows: int = 0,
     ) -> Tensor:
-        """Map (B, N, D) to (B, N, D). `padding_mask` and `positions` as the mixers get them."""
+        """Map (B, N, D) to (B, N, D). Arguments as the mixers get them, `state` and `rows` in a step."""
         return self.feed_forward(self.attend(x, padding_mask, positions, state, rows))
-
-
-class LanguageModelLayer(EncoderLayer):
-    """The same with the decoder's mixer, which is causal; `state` and `rows` of a step as in :class:`DecoderLayer`."""
 
 
 class DecoderLayer(Layer):
@@ -137,3 +136,33 @@ class DecoderLayer(Layer):
             mixed = self.cross_attn.step(query, states[1], positions, rows, need_weights)
         mixed, weights = mixed if isinstance(mixed, tuple) else (mixed, None)
         return self.feed_forward(self.dropout.add(x, mixed)), weights
+
+
+class Stack(nn.Module):
+    """Embeddings, the layers of a side, a final LayerNorm; a subclass calls the layers.
+
+    `layers` are made when they are iterated over, after the positions: the order decides the weights that a seed gives.
+    """
+
+    side: str
+    length_option: str  # that sets the longest sentence
+
+    def __init__(self, cfg: Any, embed_tokens: nn.Embedding, padding_idx: int, layers: Iterable[nn.Module]) -> None:
+        super().__init__()
+        self.padding_idx = padding_idx
+        self.embed_tokens = embed_tokens
+        self.positions = Positions(
+            kind=position_kind(cfg, self.side),
+            max_positions=cfg.max_source_positions if self.side == "encoder" else cfg.max_target_positions,
+            embed_dim=getattr(cfg, f"{self.side}_embed_dim"),
+            dropout=cfg.dropout,
+            option=self.length_option,
+            for_mixers=bool(position_readers(cfg, self.side)),
+        )
+        self.dropout = Dropout(cfg.dropout, module_name=self.__class__.__name__)
+        self.layers: Any = nn.ModuleList(layers)
+        self.final_norm = nn.LayerNorm(getattr(cfg, f"{self.side}_embed_dim"))
+
+    def max_positions(self) -> int:
+        """Return the longest sentence."""
+        return self.positions.max_positions

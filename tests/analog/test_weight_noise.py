@@ -156,7 +156,7 @@ def test_checkpoints_that_are_older_than_the_options_are_read():
     saved = {name: value for name, value in vars(model_options("rposnet")).items() if name in known}
     older = {name: value for name, value in saved.items() if not name.startswith("weight_noise")}
     found = checkpoint_options({"cfg": {"model": older | {"_name": "rposnet_tiny"}}})
-    assert found["weight_noise"] == 0
-    assert found["weight_noise_on"] is None
+    assert found.weight_noise == 0
+    assert found.weight_noise_on is None
     with pytest.raises(UsageError, match="weight_noise is missing"):
         checkpoint_options({"cfg": {"model": saved | {"_name": "rposnet_tiny", "weight_noise": None}}})

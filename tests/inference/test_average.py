@@ -16,7 +16,8 @@ from posnet_fairseq.inference.averaging import (
 )
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text import synthetic
-from support.checkpoints import checkpoint
+from support.checkpoints import checkpoint, weights
+from support.damaged import put
 
 
 @pytest.mark.parametrize(
@@ -92,9 +93,7 @@ def test_data_that_was_moved_are_the_same(tmp_path):
     paths = [checkpoint(tmp_path / f"checkpoint_1_{i}.pt", updates=i) for i in (1, 2)]
     for folder in ("here/data", "there/data", "gone/data", "there/other", "gone/other"):
         for path, data in zip(paths, ("here/data", folder), strict=True):
-            state = torch.load(path, weights_only=True)
-            state["cfg"]["task"]["data"] = str(tmp_path / data)
-            torch.save(state, path)
+            put("cfg", "task", "data", str(tmp_path / data), name=path.name)(tmp_path)
         if folder == "there/other":
             with pytest.raises(UsageError, match=r"trained with the data .* Average checkpoints of one run"):
                 average(paths)
@@ -114,8 +113,7 @@ def test_no_number_is_not_the_best(tmp_path):
 def test_shared_tensors_are_saved_once(tmp_path, copies):
     paths = [checkpoint(tmp_path / f"checkpoint_1_{i}.pt", updates=i) for i in (1, 2)]
     for path in paths if copies else ():  # as fairseq saves a model on a GPU
-        state = torch.load(path, weights_only=True)
-        torch.save(state | {"model": {name: weight.clone() for name, weight in state["model"].items()}}, path)
+        put("model", {name: weight.clone() for name, weight in weights(path).items()}, name=path.name)(tmp_path)
     state = average(paths)
     assert state["last_optimizer_state"] is None
     mean = state["model"]
@@ -128,30 +126,28 @@ def test_moving_averages_are_averaged_where_all_have_them(tmp_path, capsys, numb
     for update in (1, 2):
         paths.append(checkpoint(tmp_path / f"checkpoint_1_{update}.pt", updates=update))
         if update <= number:
-            state = torch.load(paths[-1], weights_only=True)
-            state["extra_state"]["ema"] = {each: tensor * update * 10 for each, tensor in state["model"].items()}
-            torch.save(state, paths[-1])
+            moving = {each: tensor * update * 10 for each, tensor in weights(paths[-1]).items()}
+            put("extra_state", "ema", moving, name=paths[-1].name)(tmp_path)
     main([str(tmp_path), "--num", "2", "--out", str(tmp_path / "averaged.pt")])
     assert says in "".join(capsys.readouterr())
-    first, second = (torch.load(path, weights_only=True)["model"][name].double() for path in paths)
+    first, second = (weights(path)[name].double() for path in paths)
     expected = (10 * first + 20 * second) / 2 if number == 2 else (first + second) / 2
-    torch.testing.assert_close(torch.load(tmp_path / "averaged.pt", weights_only=True)["model"][name], expected.float())
+    torch.testing.assert_close(weights(tmp_path / "averaged.pt")[name], expected.float())
 
 
 def test_mean_is_rounded_once(tmp_path):
     paths = [checkpoint(tmp_path / f"checkpoint_1_{number}.pt", updates=number) for number in (1, 2, 3)]
     name = "encoder.embed_tokens.weight"
-    weights = [torch.load(path, weights_only=True)["model"][name].double() for path in paths]
-    assert torch.equal(average(paths)["model"][name], (sum(weights) / 3).float())
+    each = [weights(path)[name].double() for path in paths]
+    assert torch.equal(average(paths)["model"][name], (sum(each) / 3).float())
 
 
 @pytest.mark.parametrize(("following", "numbered"), [(3, True), (4, False)])
 def test_the_end_of_an_epoch_is_numbered_where_epochs_are_saved(tmp_path, following, numbered):
     path = checkpoint(tmp_path / "checkpoint2.pt")
-    state = torch.load(path, weights_only=True)
-    state["cfg"]["checkpoint"] = {"save_interval": 2}
-    state["extra_state"]["train_iterator"] = {"epoch": following, "iterations_in_epoch": 0}
-    torch.save(state, path)
+    put("cfg", "checkpoint", {"save_interval": 2}, name=path.name)(tmp_path)
+    over = {"epoch": following, "iterations_in_epoch": 0}
+    put("extra_state", "train_iterator", over, name=path.name)(tmp_path)
     assert numbered_checkpoints(tmp_path)[0].numbered == numbered
 
 
@@ -160,11 +156,10 @@ def test_mean_of_half_precision_is_not_rounded_to_it(tmp_path, dtype):
     paths = []
     for number in (1, 2):
         paths.append(checkpoint(tmp_path / f"checkpoint_1_{number}.pt", updates=number))
-        state = torch.load(paths[-1], weights_only=True)
-        state["model"] = {name: tensor.to(dtype) for name, tensor in state["model"].items()}
-        torch.save(state, paths[-1])
+        halves = {name: tensor.to(dtype) for name, tensor in weights(paths[-1]).items()}
+        put("model", halves, name=paths[-1].name)(tmp_path)
     name = "encoder.embed_tokens.weight"
-    first, second = (torch.load(path, weights_only=True)["model"][name].double() for path in paths)
+    first, second = (weights(path)[name].double() for path in paths)
     mean = average(paths)["model"][name]
     assert mean.dtype == torch.float32
     assert torch.equal(mean.double(), (first + second) / 2)

@@ -1,7 +1,6 @@
 """Text is tokenized as in training, whichever direction of its data a model translates."""
 
 import pytest
-import torch
 from fairseq.data.data_utils import load_indexed_dataset
 
 from posnet_data_prep.prepare import main as prepare
@@ -13,6 +12,7 @@ from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
 from posnet_fairseq.text.pipeline import pipeline_of
 from support import archives
 from support.building import model_options
+from support.checkpoints import saved
 
 # What the languages are told apart by: abbreviations, apostrophes, hyphens, quotes, capitals.
 MARKED = {
@@ -48,16 +48,13 @@ def data(request, tmp_path_factory):
     return folder / "data", (source, target)
 
 
-def model(path, data, languages, mixer="rposnet"):
+def model(path, data, languages):
     """A checkpoint of a model for one direction."""
     dictionaries = [Dictionary.load(str(data / f"dict.{language}.txt")) for language in languages]
-    cfg = model_options(mixer, share_all_embeddings=False, max_source_positions=99, max_target_positions=99)
+    cfg = model_options("rposnet", share_all_embeddings=False, max_source_positions=99, max_target_positions=99)
     task = {"_name": "translation", "data": str(data), "source_lang": languages[0], "target_lang": languages[1]}
-    weights = MixerTransformer.build_model(cfg, Vocabulary(*languages, *dictionaries)).state_dict()
-    options = vars(cfg) | {"_name": f"{mixer}_tiny"}
-    state = {"cfg": {"model": options, "task": task}, "model": weights, "optimizer_history": [{"num_updates": 1}]}
-    torch.save(state, path)
-    return path
+    built = MixerTransformer.build_model(cfg, Vocabulary(*languages, *dictionaries))
+    return saved(path, cfg, "rposnet_tiny", task, built)
 
 
 def lines(path):

@@ -100,7 +100,7 @@ def test_tokens_are_those_that_fairseq_reads(data, vocabulary):
 
 def test_every_word_has_its_translation(made, vocabulary):
     for word in range(WORDS):
-        ids = made.of([vocabulary.encode(f"a{word}")])
+        ids = made.of([vocabulary.source_dictionary.encode_line(f"a{word}")])
         symbols = [vocabulary.target_dictionary[index] for index in ids.tolist()]
         assert symbols[:4] == ["<s>", "<pad>", "</s>", "<unk>"]
         assert f"b{word}" in symbols
@@ -109,7 +109,7 @@ def test_every_word_has_its_translation(made, vocabulary):
 
 
 def test_of_several_sources_it_is_the_union(made, vocabulary):
-    sources = [vocabulary.encode(line) for line in ("a1 a2 a2", "a3", "unknown", "")]
+    sources = [vocabulary.source_dictionary.encode_line(line) for line in ("a1 a2 a2", "a3", "unknown", "")]
     expected = set().union(*(made.of([source]).tolist() for source in sources), [20])
     assert made.of(sources, [torch.tensor([20]), torch.tensor([], dtype=torch.long)]).tolist() == sorted(expected)
 
@@ -136,7 +136,7 @@ def test_fewer_sentences_are_spread_over_the_set(data, monkeypatch):
 
 def test_the_set_may_be_named_the_other_way_round(data, made, vocabulary):
     turned = Vocabulary("yy", "xx", vocabulary.target_dictionary, vocabulary.source_dictionary)
-    (b7,) = turned.encode("b7")[:-1].tolist()
+    b7 = turned.source_dictionary.index("b7")
     found = make_shortlist(data, turned, best=1, frequent=0)
     assert turned.target_dictionary.index("a7") in found.words[found.starts[b7] : found.starts[b7 + 1]].tolist()
 

@@ -105,6 +105,13 @@ def test_lines_in_front_of_one_that_is_refused_are_translated(begin, expected, c
     assert "anything of a window of 4,000 lines; with --stream, it translates the lines before that one" in said
 
 
+def test_lines_in_front_of_one_that_is_refused_begin_with_the_prefix(begin):
+    stream = begin("--prefix", "w9")
+    stream.write("w5\n" + "w1 " * 200 + "\n")
+    text, code = stream.end()
+    assert (text.split()[0], code) == ("w9", 2)
+
+
 def test_nobody_reads(begin):
     stream = begin()
     stream.write("w5\n")

@@ -68,14 +68,9 @@ def test_a_line_without_end_is_refused_and_not_searched_again(tmp_path, monkeypa
     with pytest.raises(UsageError, match=r"link: line 1 has more than 1,048,576 bytes. Break it into sentences."):
         IncomingLines(tmp_path / "link").take(9)
     parts = iter([b"a\n", *[b"x" * 16] * 2**16, b"xx"])
-
-    class Waiting(IncomingLines):
-        def _is_waiting(self):
-            return True
-
     monkeypatch.setattr(os, "read", lambda file, most: next(parts))
     (tmp_path / "file").touch()
-    lines = Waiting(tmp_path / "file")
+    lines = IncomingLines(tmp_path / "file")
     assert lines.take(9) == ["a"]
     with pytest.raises(UsageError, match="file: line 2 has more than 1,048,576 bytes"):
         lines.take(9)

@@ -60,25 +60,27 @@ def test_a_process_that_fails_leaves_no_lock(tmp_path):
 
 MEMORY = """
 import time
-from posnet_fairseq.shared.processes import FreeMemory, resident
+from posnet_fairseq.shared import processes
+from posnet_fairseq.shared.processes import resident
 
 SIZE = 2**28
 
 def with_holes():
     return [bytearray(b"x") * 2**16 for _ in range(SIZE // 2**16)][9::10]
 
-def gives_back(memory):
-    full = resident()
-    memory.give_back()
+def gives_back(least, since=float("-inf")):
+    processes._least, processes._since, full = least, since, resident()
+    processes.give_memory_back()
     return resident() < full - SIZE / 2
 
-memory, held = FreeMemory(resident(), since=float("-inf")), [with_holes()]
-assert gives_back(memory)
-assert time.monotonic() - memory.since < 1000
+small, held = resident(), [with_holes()]
+assert gives_back(small)
+assert time.monotonic() - processes._since < 1000
+left = processes._least
 held.append(with_holes())
-assert not gives_back(FreeMemory(memory.least, since=float("inf")))  # too early
-assert not gives_back(FreeMemory(resident(), since=float("-inf")))  # no more than a quarter
-assert gives_back(FreeMemory(memory.least, since=float("-inf")))
+assert not gives_back(left, since=float("inf"))  # too early
+assert not gives_back(resident())  # no more than a quarter
+assert gives_back(left)
 """
 
 

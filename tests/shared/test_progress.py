@@ -3,7 +3,7 @@
 import pytest
 
 from posnet_fairseq.shared import progress
-from posnet_fairseq.shared.progress import ProgressReporter, time_left
+from posnet_fairseq.shared.progress import ProgressReporter
 
 
 @pytest.fixture
@@ -18,6 +18,8 @@ def test_time_left_however_slow(clock):
     with ProgressReporter(quiet=True).bar("train", "updates", 1000) as bar:
         assert bar.time_left == ""
         clock[0] += 400
+        bar.move_to(3)
+        assert bar.time_left == "1 day, 12:55:34 left"
         bar.move_to(10)
         assert bar.time_left == "11:00:00 left"
         bar.move_to(1000)
@@ -49,7 +51,3 @@ def test_a_log_has_no_bars_whatever_the_colors(clock, capsys, monkeypatch):
         clock[0] += 10
         bar.move_to(10)
     assert capsys.readouterr().err == "train            10.0 s, 10 updates, 1 updates/s\n"
-
-
-def test_days_are_named():
-    assert time_left(90_000.2) == "1 day, 1:00:01 left"

@@ -16,31 +16,17 @@ from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text import synthetic
-from posnet_fairseq.transformer.architectures import apply_arch, apply_gpt_arch
+from posnet_fairseq.transformer.architectures import apply_gpt_arch, options_of
 
 MAX_POSITIONS = 24
-
-
 WORDS = 40
 
 
 def model_options(mixer="attention", size="tiny", **options):
     """Options of a small model, as a command line would give them."""
-    small = {
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "encoder_embed_dim": 16,
-        "decoder_embed_dim": 16,
-        "encoder_ffn_embed_dim": 32,
-        "decoder_ffn_embed_dim": 32,
-        "dropout": 0.0,
-        "share_all_embeddings": True,
-        "max_source_positions": MAX_POSITIONS,
-        "max_target_positions": MAX_POSITIONS,
-    }
-    cfg = Namespace(**(small | options))
-    apply_arch(cfg, mixer, size)
-    return cfg
+    shape = {"layers": 2, "embed_dim": 16, "ffn_embed_dim": 32}
+    small = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in shape.items()}
+    return options_of(mixer, size, MAX_POSITIONS, **{**small, "dropout": 0.0, **options})
 
 
 def language_model_options(mixer, add_bos_token=False):

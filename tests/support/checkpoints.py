@@ -10,6 +10,20 @@ from posnet_fairseq.text import synthetic
 from support.building import WORDS, language_model_options, model_options
 
 
+def saved(path, cfg, arch, task, model, updates=1, loss=1.0):
+    """A file with what fairseq writes into checkpoints."""
+    state = {
+        "args": None,
+        "cfg": {"model": vars(cfg) | {"_name": arch}, "task": task},
+        "model": model.state_dict(),
+        "optimizer_history": [{"num_updates": updates, "best_loss": None}],
+        "extra_state": {"val_loss": loss},
+        "last_optimizer_state": {"large": torch.zeros(3)},
+    }
+    torch.save(state, path)
+    return path
+
+
 def checkpoint(path, mixer="attention", updates=1, loss=1.0, words=40, **options):
     """A checkpoint as fairseq writes it, with a dictionary beside it."""
     cfg = model_options(mixer, **options)
@@ -18,16 +32,8 @@ def checkpoint(path, mixer="attention", updates=1, loss=1.0, words=40, **options
     for language in ("xx", "yy"):
         entries.source_dictionary.save(str(path.parent / f"dict.{language}.txt"))
     data = {"_name": "translation", "data": str(path.parent), "source_lang": "xx", "target_lang": "yy"}
-    state = {
-        "args": None,
-        "cfg": {"model": vars(cfg) | {"_name": f"{mixer.replace('attention', 'transformer_pos')}_tiny"}, "task": data},
-        "model": MixerTransformer.build_model(cfg, entries).state_dict(),
-        "optimizer_history": [{"num_updates": updates, "best_loss": None}],
-        "extra_state": {"val_loss": loss},
-        "last_optimizer_state": {"large": torch.zeros(3)},
-    }
-    torch.save(state, path)
-    return path
+    arch = f"{mixer.replace('attention', 'transformer_pos')}_tiny"
+    return saved(path, cfg, arch, data, MixerTransformer.build_model(cfg, entries), updates, loss)
 
 
 def fairseqs_model(state):
@@ -42,16 +48,7 @@ def language_model_checkpoint(path, mixer, model, **options):
     """A checkpoint of a language model of `support.building`, with its dictionary beside it."""
     synthetic.dictionary(WORDS).save(str(path.parent / "dict.txt"))
     task = {"_name": "language_modeling", "data": str(path.parent)}
-    state = {
-        "args": None,
-        "cfg": {"model": vars(language_model_options(mixer, **options)) | {"_name": f"gpt_a_{mixer}"}, "task": task},
-        "model": model.state_dict(),
-        "optimizer_history": [{"num_updates": 1, "best_loss": None}],
-        "extra_state": {"val_loss": 1.0},
-        "last_optimizer_state": None,
-    }
-    torch.save(state, path)
-    return path
+    return saved(path, language_model_options(mixer, **options), f"gpt_a_{mixer}", task, model)
 
 
 def precomputed(path, *arguments):

@@ -17,7 +17,6 @@ class PlainLinear(nn.Module):
 
     def __init__(self, linear: nn.Linear, activation: Activation = "none", dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
-        self.out_features, self.in_features = linear.weight.shape
         self._dtype = dtype
         self.weight = linear.weight if dtype == torch.float32 else nn.Parameter(_rounded(linear.weight.detach(), dtype))
         self.bias = linear.bias
@@ -36,7 +35,6 @@ class PackedLinear(nn.Module):
 
     def __init__(self, linear: nn.Linear, activation: Activation = "none", dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
-        self.out_features, self.in_features = linear.weight.shape
         self._dtype, self._activation = dtype, activation
         self._algorithm = "none" if activation == "gelu" else ""  # by erf, not tanh
         self._weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach().to(dtype))
@@ -62,7 +60,6 @@ class Int8Linear(nn.Module):
     def __init__(self, linear: nn.Linear, activation: Activation = "none", by_row: bool = False) -> None:
         super().__init__()
         assert not by_row or activation == "none"
-        self.out_features, self.in_features = linear.weight.shape
         rows, scales = int8_rows(linear.weight.detach())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch announces that its 8-bit tensors will change
@@ -107,7 +104,6 @@ class VocabularyLinear(nn.Module):
 
     def __init__(self, linear: nn.Linear, words: nn.Module, pack: Callable[[nn.Linear], nn.Module]) -> None:
         super().__init__()
-        self.out_features, self.in_features = linear.weight.shape
         self.words, self._pack = words, pack
         self.all = pack(linear)
 
@@ -117,8 +113,9 @@ class VocabularyLinear(nn.Module):
 
     def part(self, words: Tensor) -> nn.Module:
         """Return the projection to some words, given by their ids, (W,)."""
-        linear = nn.Linear(self.in_features, len(words), bias=False, device="meta")
-        linear.weight = nn.Parameter(self.words(words), requires_grad=False)
+        weight = nn.Parameter(self.words(words), requires_grad=False)
+        linear = nn.Linear(weight.size(1), len(weight), bias=False, device="meta")
+        linear.weight = weight
         return self._pack(linear)
 
 

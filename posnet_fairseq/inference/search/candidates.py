@@ -57,9 +57,8 @@ def best_candidates(scores: Tensor, before: Tensor, count: int) -> Candidates:
     maxima = parts.amax(dim=3).add_(before[:, :, None])
     chosen = maxima.flatten(1).topk(count, sorted=False).indices
     parents, starts = chosen // blocks, chosen % blocks * BLOCK
-    kept = (parts.flatten(0, 1)[first_rows + parents, chosen % blocks] + before.gather(1, parents)[:, :, None]).flatten(
-        1
-    )
+    kept = parts.flatten(0, 1)[first_rows + parents, chosen % blocks]
+    kept = (kept + before.gather(1, parents)[:, :, None]).flatten(1)
     rest = (scores[:, :, blocks * BLOCK :] + before[:, :, None]).flatten(1)
     found, at = torch.cat([kept, rest], dim=1).topk(count)
     # Numbers of blocks, and of words beyond the last block.
@@ -74,11 +73,12 @@ class Sampler:
 
     def __init__(self, sources: Sequence[Tensor], settings: SearchSettings, steps: int, device: torch.device) -> None:
         self._topk, self._topp = settings.sampling_topk, settings.sampling_topp
-        # A row of numbers for each step: those of the first steps do not depend on the number of steps.
-        drawn = [
-            torch.rand(steps, settings.beam, generator=_generator(settings.seed, source), dtype=torch.float64)
-            for source in sources
-        ]
+        drawn = []
+        for source in sources:
+            digest = hashlib.blake2b(repr((settings.seed, source.tolist())).encode(), digest_size=8).digest()
+            generator = torch.Generator().manual_seed(int.from_bytes(digest) >> 1)
+            # A row of numbers for each step: those of the first steps do not depend on the number of steps.
+            drawn.append(torch.rand(steps, settings.beam, generator=generator, dtype=torch.float64))
         self._uniform = torch.stack(drawn).to(device)
 
     def __call__(self, log_probabilities: Tensor, scores: Tensor, numbers: Tensor, step: int) -> Candidates:
@@ -113,8 +113,3 @@ class Sampler:
         probabilities = likely.exp()
         before = probabilities.cumsum(dim=2) - probabilities
         return likely.masked_fill(before >= self._topp, -torch.inf), ids
-
-
-def _generator(seed: int, source: Tensor) -> torch.Generator:
-    digest = hashlib.blake2b(repr((seed, source.tolist())).encode(), digest_size=8).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest) >> 1)

@@ -31,8 +31,7 @@ class ForcedDecoding(BeamSearch):
         source, target = (
             pad_sequence(list(side), batch_first=True, padding_value=pad).to(device) for side in (sources, translations)
         )
-        ensemble = Ensemble(self._models, source, self._attention)
-        found, weights = ensemble.forced(target, self._first_symbol, pad)
+        found, weights = Ensemble(self._models, source, self._attention).forced(target, self._first_symbol, pad)
         if not found.isfinite().all():
             raise self._broken()
         attention = None if weights is None else weights.cpu()
