@@ -84,7 +84,7 @@ def _against(axis: Axes, analysis: Analysis, test_set: str, cost: Mapping[str, f
     )  # fmt: skip
     places = {system: place for place, system in enumerate(analysis.systems)}
     for system, score in scores.items():
-        style.draw_score(axis, places[system], cost[system], score, system, 8 if system in best else 6)
+        style.draw_score(axis, places[system], cost[system], score, system)
     height, top = axis.get_ylim()
     step = 0.03 * (top - height)
     for system in best:  # names to the left and above, where a front has no points; higher than the one before

@@ -159,6 +159,8 @@ def test_documented_examples(path, monkeypatch, capsys):
     """The blocks of docs/python-api.md, one after the other as a reader types them."""
     monkeypatch.chdir(path.parent)
     export.main(["averaged.pt", "--out", "model"])
+    (path.parent / "data-bin").mkdir()
+    (path.parent / "data-bin/my-corpus").symlink_to(path.parent)
     (path.parent / "lm").mkdir()
     language_model_checkpoint(path.parent / "lm/checkpoint_best.pt", "rposnet", build_language_model("rposnet"))
     (path.parent / "lm/codes.bpe").write_bytes((path.parent / "codes.bpe").read_bytes())
