@@ -94,7 +94,7 @@ def _against(axis: Axes, analysis: Analysis, test_set: str, cost: Mapping[str, f
             textcoords="offset points", fontsize=8, color=style.line_style(places[system])["color"],
         )  # fmt: skip
     left, right = axis.get_xlim()
-    axis.set_xlim(left - 0.2 * (right - left), right)  # room for the first name
+    axis.set_xlim(left - 0.3 * (right - left), right)  # room for the first name
 
 
 def _lengths(analysis: Analysis) -> Figure:
