@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import AutoLocator
+from matplotlib.ticker import AutoLocator, LogFormatter
 
 from posnet_fairseq.plots import style
 from posnet_fairseq.runs.training import records, updates_of
@@ -101,6 +101,8 @@ def _frame(axis: Axes, curve: Curve, seen: Sequence[tuple[float, float]]) -> Non
     axis.set(title=curve.title, xlabel="updates", ylabel=curve.axis)
     if curve.logarithmic:
         axis.set_yscale("log")
+        axis.yaxis.set_major_formatter(LogFormatter())  # 4, not 4 × 10⁰
+        axis.yaxis.set_minor_formatter(LogFormatter())
     whole_numbers = AutoLocator()
     whole_numbers.set_params(integer=True)
     axis.xaxis.set_major_locator(whole_numbers)
