@@ -203,7 +203,7 @@ def sentences(restored: Mapping[str, Mapping[str, Restored]], lines: Mapping[str
     """Yield sentences, without periods, about the sets that lost something: the test sets, if there are any."""
     lossy = [(name, language, of) for name, sides in restored.items() for language, of in sides.items() if of.changed]
     if not lossy:
-        names = " and ".join(restored).replace(" and ", ", ", len(restored) - 2)  # valid, test and test1
+        names = " and ".join(", ".join(restored).rsplit(", ", 1))  # valid, test and test1
         yield f"every line of {names} comes back from its tokens as it was"
     for name, language, of in [one for one in lossy if one[0] != "valid"] or lossy:
         most = "" if of.bleu is None else f"; a perfect system would score BLEU {of.bleu:.1f}"

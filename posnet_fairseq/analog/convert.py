@@ -48,7 +48,7 @@ class StoredMixing(nn.Module):
     ) -> None:
         super().__init__()
         self.renormalise = renormalise
-        weights = mixer._energies(queries, keys, context).float()
+        weights = mixer.masked_energies(queries, keys, context).float()
         if mixer.softmax:
             weights = (weights - weights.amax(dim=-1, keepdim=True)).exp()
         self.weights: Tensor | None

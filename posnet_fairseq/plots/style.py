@@ -48,8 +48,7 @@ def draw_score(axis: Axes, place: int, x: float, score: Any, label: str) -> None
     """Draw a score, with ``value``, ``low`` and ``high``, at x in color and marker of a place, counted from 0."""
     axis.errorbar(
         x, score.value, yerr=[[part] for part in beside(score)], color=COLORS[place % len(COLORS)],
-        marker=MARKERS[place // len(COLORS) % len(MARKERS)], linestyle="", capsize=2, elinewidth=0.8,
-        label=label,
+        marker=MARKERS[place // len(COLORS) % len(MARKERS)], linestyle="", capsize=2, elinewidth=0.8, label=label,
     )  # fmt: skip
 
 

@@ -56,7 +56,7 @@ def failures(
     """
     report, stopped, said = ProgressReporter(), threading.Event(), set[str]()
     updates, running = {each: _updates(each) for each in runs}, set[RunSettings]()
-    free = list(shares)  # as many as there are threads
+    free = list(shares)  # one for each thread
 
     def do(settings: RunSettings) -> str:
         share, remarks = free.pop(0), _Remarks(report, said)

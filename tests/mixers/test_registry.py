@@ -20,13 +20,13 @@ def clean_registry():
 
 @pytest.mark.parametrize("name", mixer_names())
 def test_every_mixer_has_its_paper_places_test_and_row(name):
-    mixer, tests = get_mixer(name), Path(__file__).parent
+    mixer, folder = get_mixer(name), Path(__file__).parent
     assert "Eq" in mixer.__doc__
     assert "20" in mixer.__doc__, "the year of the paper"
     assert mixer.places
     assert set(mixer.places) <= set(PLACES)
-    assert (tests / f"test_{name}.py").exists()
-    assert f"`{mixer.arch}`" in (tests.parents[1] / "README.md").read_text()
+    assert (folder / f"test_{name}.py").exists()
+    assert f"`{mixer.arch}`" in (folder.parents[1] / "README.md").read_text()
 
 
 def test_unknown_name_lists_names_and_the_nearest():

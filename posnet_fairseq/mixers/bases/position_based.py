@@ -57,7 +57,7 @@ class PositionBasedMixer(TokenMixer):
 
     def shared_weights(self, queries: int, keys: int, context: MixingContext) -> StaticWeights:
         """Return the weights of a full pass without padding, for all sentences; :class:`SharedWeights` with dropout."""
-        energy = self._energies(queries, keys, context)
+        energy = self.masked_energies(queries, keys, context)
         return SharedWeights(normalized(energy[None])[0] if self.softmax else energy)
 
     def mix(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
@@ -75,7 +75,7 @@ class PositionBasedMixer(TokenMixer):
         value = self.value(memory, context)
         keys, rows = value.size(2), context.table_rows
         columns = keys if self.place == "cross" else rows
-        table = context.state.table("energy", rows, lambda: self._energies(rows, columns, context))
+        table = context.state.table("energy", rows, lambda: self.masked_energies(rows, columns, context))
         return self.mix_each(query, value, context, context.row(table)[..., :keys])
 
     def _mix_shared(self, query: Tensor, value: Tensor, context: MixingContext) -> Mixed:
@@ -115,7 +115,7 @@ class PositionBasedMixer(TokenMixer):
         function of weights, (B or 1, H, N, M), and the padding mask, to the weights that are used.
         """
         if energy is None:
-            energy = self._energies(query.size(1), value.size(2), context)
+            energy = self.masked_energies(query.size(1), value.size(2), context)
         energies = energy[None]
 
         def weigh(padding_mask: Tensor | None, hidden: Tensor | None) -> Tensor:
@@ -147,7 +147,7 @@ class PositionBasedMixer(TokenMixer):
         """Return (P, D) vectors of the memory's positions, or None."""
         return context.memory_positions if self.place == "cross" else context.positions
 
-    def _energies(self, queries: int, keys: int, context: MixingContext) -> Tensor:
+    def masked_energies(self, queries: int, keys: int, context: MixingContext) -> Tensor:
         """Return energies (H, N, M) for queries from position 0 on, hidden pairs masked."""
         offsets = context.offsets(queries, keys)
         energy = self.energy(offsets, context.positions, self.memory_positions(context))
