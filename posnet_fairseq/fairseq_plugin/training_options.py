@@ -1,6 +1,7 @@
 """Checks of options of fairseq-train that fairseq would refuse late, end with a traceback or silently misread."""
 
 import ast
+import logging
 from collections.abc import Iterator
 from numbers import Real
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import torch
 from fairseq.file_io import PathManager
 
+from posnet_fairseq.ops.linear import SLOW_BF16, multiplies_bf16
 from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.transformer.compiling import check_compiler
@@ -26,6 +28,8 @@ def check_training_options(cfg: Any) -> None:
     """Check the options in fairseq's complete configuration of a training."""
     for problem in _problems(cfg):
         raise UsageError(f"{problem}.")
+    if cfg.common.bf16 and not _is_on_gpu(cfg.common) and not multiplies_bf16():
+        logging.getLogger(__name__).warning(f"--bf16: {SLOW_BF16}")
     if getattr(cfg.model, "compile", False):
         check_compiler("cuda" if torch.cuda.is_available() and not cfg.common.cpu else "cpu")
 
@@ -73,7 +77,7 @@ def _problems(cfg: Any) -> Iterator[str]:
 
 
 def _problems_of_precision(common: Any) -> Iterator[str]:
-    is_on_gpu = torch.cuda.is_available() and not common.cpu
+    is_on_gpu = _is_on_gpu(common)
     if common.fp16 and not is_on_gpu:
         where = "--cpu was given" if common.cpu else "there is none"
         yield f"--fp16: fairseq trains with it on a GPU, and {where}. Give --bf16, or leave it out"
@@ -82,6 +86,10 @@ def _problems_of_precision(common: Any) -> Iterator[str]:
             f"--bf16: {torch.cuda.get_device_name()} does not multiply in bf16, which takes compute capability 8.0. "
             "Give --fp16 instead"
         )
+
+
+def _is_on_gpu(common: Any) -> bool:
+    return torch.cuda.is_available() and not common.cpu
 
 
 def _are_betas(betas: Any) -> bool:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 # The fewest multiplications of a product for which oneDNN is faster; measured in docs/measurements.md.
 FEWEST_MULTIPLICATIONS = 2**21
+SLOW_BF16 = "this processor does not multiply in bf16, and training takes many times as long as in float32"
 
 
 class Linear(nn.Linear):
@@ -67,6 +68,11 @@ def onednn_is_faster() -> bool:
     processor = Path("/proc/cpuinfo")  # of Linux, the system that posnet is for
     is_amd = processor.exists() and "AuthenticAMD" in processor.read_text()
     return is_amd and torch.backends.cpu.get_cpu_capability() == "AVX512"
+
+
+def multiplies_bf16() -> bool:
+    """Return whether this CPU multiplies in bf16; to others, numbers are converted one by one."""
+    return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
 def _product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:

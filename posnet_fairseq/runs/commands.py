@@ -36,6 +36,11 @@ def training(settings: RunSettings, data: TranslationData, device: Device, repor
         f"{tokens * batches * world} tokens per update: {world} {'process' if world == 1 else 'processes'} × "
         f"--update-freq {batches} × --max-tokens {tokens}"
     )
+    if (device.kind, device.precision) == ("cpu", "bf16"):
+        from posnet_fairseq.ops.linear import SLOW_BF16, multiplies_bf16  # imports torch
+
+        if not multiplies_bf16():
+            report.say(f"{given('precision', 'bf16')}: {SLOW_BF16}")
     arguments = [
         *(settings.data_folder, "--user-dir", settings.user_dir or short(USER_DIR)),
         *("--arch", settings.arch, "--seed", settings.seed),

@@ -8,6 +8,7 @@ import stat
 import subprocess
 
 import pytest
+import torch
 
 from posnet_eval.metrics.comet import Comet
 from posnet_fairseq.cli.run import main
@@ -164,6 +165,13 @@ def test_tokens_of_an_update_do_not_depend_on_the_machine(on_gpus, gpus, nodes, 
     assert (f"--processes {gpus}" in output) == (gpus > 1)
     if nodes > 1:
         assert "--node-rank 0 --master-addr first --master-port 29500" in output
+
+
+@pytest.mark.parametrize("has_bf16", [True, False])
+def test_bf16_on_slow_processors_is_said(shown, monkeypatch, has_bf16):
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: has_bf16)
+    output = shown("wmt14.en-de", "train", "--precision", "bf16")
+    assert ("--precision bf16: this processor does not multiply in bf16, and training takes" in output) != has_bf16
 
 
 def test_batches_are_those_that_fit_into_the_gpus(on_gpus, shown):

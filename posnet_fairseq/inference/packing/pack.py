@@ -20,6 +20,7 @@ from posnet_fairseq.inference.packing.linears import (
 from posnet_fairseq.mixers.bases.energies import Energy
 from posnet_fairseq.mixers.bases.gating import Gating
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.ops.linear import multiplies_bf16
 from posnet_fairseq.transformer.activations import ACTIVATIONS
 from posnet_fairseq.transformer.causal import CausalDecoder
 from posnet_fairseq.transformer.layers import FeedForward
@@ -85,7 +86,7 @@ def _linear(linear: Any, activation: Activation, dtype: str) -> nn.Module:
     if dtype == "int8":
         return Int8Linear(linear, activation)
     if dtype == "bf16":
-        if torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        if multiplies_bf16():
             return PackedLinear(linear, activation, torch.bfloat16)
         return PlainLinear(linear, activation, torch.bfloat16)
     return (PackedLinear if weights_are_packed() else PlainLinear)(linear, activation)

@@ -1,14 +1,16 @@
-"""GPUs that are too old for bf16, or have too little memory: one sentence with the remedy."""
+"""Devices that are too old for bf16, or have too little memory: one sentence."""
 
 import re
 from types import SimpleNamespace
 
 import pytest
 import torch
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from posnet_fairseq import api
 from posnet_fairseq.cli import translate
-from posnet_fairseq.fairseq_plugin.training_options import _problems_of_precision
+from posnet_fairseq.fairseq_plugin.training_options import _problems_of_precision, check_training_options
 from posnet_fairseq.inference.precision import resolve_dtype
 from posnet_fairseq.runs import devices
 from posnet_fairseq.runs.run_settings import RunSettings
@@ -58,6 +60,20 @@ def test_too_little_memory_is_one_sentence():
 def test_auto_is_bf16_on_gpus_that_have_it(monkeypatch, device, supported, chosen):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
     assert resolve_dtype("auto", device) == chosen
+
+
+@pytest.mark.parametrize(
+    ("cpu", "has_bf16", "is_said"), [(True, False, True), (True, True, False), (False, False, False)]
+)
+@pytest.mark.usefixtures("old_gpu")
+def test_training_in_bf16_on_slow_processors_is_said(monkeypatch, caplog, cpu, has_bf16, is_said):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: has_bf16)
+    argv = ["data", "--arch", "rposnet_tiny", "--bf16", *(["--cpu"] if cpu else [])]
+    arguments = options.parse_args_and_arch(options.get_training_parser(), argv)
+    check_training_options(convert_namespace_to_omegaconf(arguments))
+    said = "--bf16: this processor does not multiply in bf16, and training takes many times as long as in float32"
+    assert (said in caplog.messages) == is_said
 
 
 def test_auto_is_said_and_used(tmp_path, capsys):
