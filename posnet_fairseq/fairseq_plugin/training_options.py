@@ -80,7 +80,7 @@ def _problems_of_precision(common: Any) -> Iterator[str]:
     is_on_gpu = _is_on_gpu(common)
     if common.fp16 and not is_on_gpu:
         where = "--cpu was given" if common.cpu else "there is none"
-        yield f"--fp16: fairseq trains with it on a GPU, and {where}. Give --bf16, or leave it out"
+        yield f"--fp16: fairseq trains with it on a GPU, and {where}. Leave it out"
     if common.bf16 and is_on_gpu and not torch.cuda.is_bf16_supported(including_emulation=False):
         yield (
             f"--bf16: {torch.cuda.get_device_name()} does not multiply in bf16, which takes compute capability 8.0. "

@@ -18,6 +18,7 @@ QUOTED = [
     "is there, and posnet-score did not write it",
     "What was to be written is in ",
     ": fairseq trains with it on a GPU",
+    "this processor does not multiply in bf16",
     "the training diverged",
     "length ratio of source to target is unknown",
 ]
