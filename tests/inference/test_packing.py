@@ -11,7 +11,14 @@ import torch.nn.functional as F
 from torch import nn
 
 from posnet_fairseq.inference.packing import pack as packing
-from posnet_fairseq.inference.packing.linears import Int8Embedding, Int8Linear, PackedLinear, PlainLinear, int8_rows
+from posnet_fairseq.inference.packing.linears import (
+    LARGEST,
+    Int8Embedding,
+    Int8Linear,
+    PackedLinear,
+    PlainLinear,
+    int8_rows,
+)
 from posnet_fairseq.inference.packing.pack import JoinedGating, pack
 from posnet_fairseq.ops.linear import multiplies_bf16
 from posnet_fairseq.registry import mixer_names
@@ -57,17 +64,23 @@ def test_bfloat16_layer_rounds_inputs_and_weights(activation, shape):
 def test_int8_layer_is_the_product_of_8_bit_numbers(activation, shape):
     linear, x = layer(), torch.randn(shape)
     rows, scales = int8_rows(linear.weight.detach())
-    # The range of the inputs holds zero and has 256 steps; half of them where sums of products would overflow.
-    most = 255 if torch.cpu._is_vnni_supported() else 127
+    # The range of the inputs holds zero and has 256 steps.
     low, high = min(0.0, float(x.min())), max(0.0, float(x.max()))
-    step = (high - low) / most
+    step = (high - low) / 255
     zero = round(-low / step)
-    inputs = ((x / step).round() + zero).clamp(0, most) - zero
+    inputs = ((x / step).round() + zero).clamp(0, 255) - zero
     expected = (inputs.double() @ rows.double().T) * step * scales + linear.bias
     with torch.inference_mode():
         found = Int8Linear(linear, activation)(x)
     torch.testing.assert_close(found, ACTIVATIONS[activation](expected).float(), rtol=1e-4, atol=2e-2)
     assert (found - ACTIVATIONS[activation](linear(x))).abs().mean() < 0.02
+
+
+def test_sums_of_8_bit_products_do_not_overflow():
+    linear = layer(bias=False)
+    nn.init.ones_(linear.weight)
+    with torch.inference_mode():
+        torch.testing.assert_close(Int8Linear(linear)(torch.ones(5, 24)), torch.full((5, 37), 24.0))
 
 
 def test_int8_layer_that_scales_rows_rounds_each_by_itself():
@@ -86,7 +99,7 @@ def test_rows_of_8_bits_are_as_near_as_they_can_be():
     weight = torch.randn(6, 40) * torch.logspace(-4, 3, 6)[:, None]
     weight[2] = 0
     rows, scales = int8_rows(weight)
-    assert rows.abs().amax(dim=1).tolist() == [127, 127, 0, 127, 127, 127]
+    assert rows.abs().amax(dim=1).tolist() == [LARGEST, LARGEST, 0, LARGEST, LARGEST, LARGEST]
     assert ((rows * scales[:, None] - weight).abs() <= scales[:, None] * 0.5001).all()
     embedding = nn.Embedding.from_pretrained(weight)
     found = Int8Embedding(embedding)(torch.tensor([[5, 2], [0, 1]]))

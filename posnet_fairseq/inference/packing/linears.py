@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 # What a linear layer computes of its products.
 Activation = Literal["none", "relu", "gelu"]
+# The largest weight in int8. Processors without VNNI add two products in 16 bits: 2 · 255 · 63 < 2¹⁵ fits into them.
+LARGEST = 127 if torch.cpu._is_vnni_supported() else 63
 
 
 class PlainLinear(nn.Module):
@@ -50,7 +52,7 @@ class PackedLinear(nn.Module):
 
 
 class Int8Linear(nn.Module):
-    """Linear layer with weights of 8 bits, each output with a scale of its own.
+    """Linear layer with weights of 8 bits (7 without VNNI), each output with a scale of its own.
 
     Inputs are rounded to 8 bits in every call; outputs are float32. With `by_row` each row of the inputs is scaled to
     the same largest number first, which rounds small rows as finely as large ones. By default one scale serves the
@@ -70,15 +72,14 @@ class Int8Linear(nn.Module):
         ops = torch.ops.quantized
         self._multiply: Any = (ops.linear_relu_dynamic if activation == "relu" else ops.linear_dynamic).default
         self._gelu = activation == "gelu"
-        self._leaves_a_bit_out = not torch.cpu._is_vnni_supported()  # other processors would overflow in sums
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (..., in_features) to (..., out_features)."""
         if self._by_row:
             largest = x.abs().amax(dim=-1, keepdim=True).clamp_(min=torch.finfo(torch.float32).tiny)
-            out = self._multiply(x / largest, self._weight, self._leaves_a_bit_out).mul_(largest)
+            out = self._multiply(x / largest, self._weight).mul_(largest)
             return out if self._bias is None else out.add_(self._bias)
-        out = self._multiply(x, self._weight, self._leaves_a_bit_out)
+        out = self._multiply(x, self._weight)
         return F.gelu(out) if self._gelu else out
 
 
@@ -130,6 +131,6 @@ def _rounded(numbers: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def int8_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rows of a matrix (O, I) as 8-bit integers, and what each is multiplied by, (O,) in float64."""
-    scales = (weight.abs().amax(dim=1).double() / 127).clamp(min=torch.finfo(torch.float32).tiny)
+    """Return the rows of a matrix (O, I) as integers of 8 or 7 bits and what each is multiplied by, (O,) in float64."""
+    scales = (weight.abs().amax(dim=1).double() / LARGEST).clamp(min=torch.finfo(torch.float32).tiny)
     return (weight / scales[:, None]).round().to(torch.int8), scales
