@@ -31,7 +31,7 @@ _JOINED: dict[Callable, Activation] = {ACTIVATIONS["relu"]: "relu", ACTIVATIONS[
 _PROJECTIONS = ("query_proj", "key_proj", "out_proj")
 # Of the layer that is timed, once for all: if a layer of this size is faster when packed, so are all but the smallest.
 _TOKENS, _INPUTS, _OUTPUTS = 16, 512, 4096
-_ROUNDS = 11  # of the timing, 50 ms
+_ROUNDS = 11  # of the timing, together less than 0.1 s
 # Results differ in rounding: below this gain, which another measurement may miss, weights stay as they are.
 WORTHWHILE = 1.2
 
