@@ -28,10 +28,11 @@ def check_training_options(cfg: Any) -> None:
     """Check the options in fairseq's complete configuration of a training."""
     for problem in _problems(cfg):
         raise UsageError(f"{problem}.")
-    if cfg.common.bf16 and not _is_on_gpu(cfg.common) and not multiplies_bf16():
+    is_on_gpu = _is_on_gpu(cfg.common)
+    if cfg.common.bf16 and not is_on_gpu and not multiplies_bf16():
         logging.getLogger(__name__).warning(f"--bf16: {SLOW_BF16}")
     if getattr(cfg.model, "compile", False):
-        check_compiler("cuda" if torch.cuda.is_available() and not cfg.common.cpu else "cpu")
+        check_compiler("cuda" if is_on_gpu else "cpu")
 
 
 def _problems(cfg: Any) -> Iterator[str]:

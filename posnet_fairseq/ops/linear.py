@@ -71,7 +71,7 @@ def onednn_is_faster() -> bool:
 
 
 def multiplies_bf16() -> bool:
-    """Return whether this CPU multiplies in bf16; to others, numbers are converted one by one."""
+    """Return whether this CPU multiplies in bf16; on others, torch emulates it."""
     return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
