@@ -21,7 +21,7 @@ def _parser() -> argparse.ArgumentParser:
     # What posnet-translate has options for, and texts are not continued with.
     absent = dict.fromkeys(("prefix", "score_translations", "print_alignment", "shortlist"))
     parser.set_defaults(generates=True, stream=False, resume=False, json=False, per_token=False, **absent)
-    parser.set_defaults(on_long="error", processes=1)
+    parser.set_defaults(on_long="error", processes=None)
     return parser
 
 

@@ -75,9 +75,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--processes",
         type=int,
-        default=1,
-        help="number of processes that share the work, each on a GPU of its own or on the CPU (default: 1). "
-        "Translations do not depend on it",
+        help="number of processes that share the work and, on a CPU, its threads (default: one per thread, and 1 with "
+        "--stream, with --compile and on GPUs). On several GPUs each has one of its own",
     )
     how = parser.add_mutually_exclusive_group()
     how.add_argument(

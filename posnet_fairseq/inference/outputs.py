@@ -194,7 +194,7 @@ def check_places(options: argparse.Namespace) -> None:
         )
     elif options.stream and second and prefix_text(options) is None:
         problem = f"{name} {second} with --stream: leave one of the two out"
-    elif options.stream and options.processes > 1:
+    elif options.stream and options.processes not in (None, 1):
         problem = f"--processes {options.processes} with --stream: leave one of the two out"
     if problem:
         raise UsageError(f"{problem}.")

@@ -52,6 +52,8 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     if options.device is not None:
         check_device(place)
     gpus = 1 if ":" in place else torch.cuda.device_count()
+    if device == "cuda" or options.stream or options.compile:
+        options.processes = options.processes or 1
     if device == "cuda" and options.processes > gpus:
         there = f"there are {gpus} GPUs" if place == device else f"--device {place} is one GPU"
         raise UsageError(f"--processes {options.processes}: {there}. Give at most {gpus}, or --device cpu.")
@@ -70,11 +72,6 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     translator = model.translator(settings, *search)
     printing = Printing(options.nbest, options.print_alignment, options.json, options.per_token, scores)
     measures_packing = device == "cpu" and dtype == "float32" and not options.compile
-    find: Callable[[Batch], tuple[_Found, float]] = functools.partial(_timed_search, translator)
-    if options.processes > 1:
-        load = replace(model.options, device=device, dtype=dtype)
-        speedup = pack.packing_speedup() if measures_packing else None
-        find = _SearchElsewhere(options.checkpoint, load, (settings, *search), options.processes, speedup)
 
     seconds, lines, tokens, unit = 0.0, 0, 0, "texts" if options.generates else "sentences"
     packed = pack.weights_are_packed() if measures_packing else None
@@ -92,11 +89,21 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
         prefixes = iterate_text(second)
     with outputs.open_output(options.output, work, options.resume, at_once=options.stream) as output:
         windows = _encoded(_windows(take, prefixes), output, translator, options, say)
+        first = list(itertools.islice(windows, 1))
+        # Each process has batches of its own: threads of one process wait for each other at every operation.
+        processes = options.processes or min(torch.get_num_threads(), sum(len(each) for _, each in first)) or 1
+        find: Callable[[Batch], tuple[_Found, float]] = functools.partial(_timed_search, translator)
+        if processes > 1 and device == "cuda":
+            load = replace(model.options, device=device, dtype=dtype)
+            find = _SearchElsewhere(options.checkpoint, load, (settings, *search))
+        elif processes > 1:
+            find = functools.partial(_search_in_fork, translator, _threads(options, processes))
+        start = "spawn" if device == "cuda" else "fork"
         with ProgressReporter().bar("scoring" if scores else "translating", unit) as bar:
-            for window, found, each in _searched(windows, find, options.processes):
+            for window, found, each in _searched(itertools.chain(first, windows), find, processes, start):
                 printed = [printing.lines(*one) for one in enumerate(found, window.first)]
                 output.add(window.texts, list(itertools.chain.from_iterable(printed)))
-                seconds += each / options.processes
+                seconds += each / processes
                 best = [translations[0] for translations in found if translations[0].tokens]
                 lines += len(best)
                 tokens += sum(len(one.tokens) - (len(one.source_tokens) if options.generates else 0) for one in best)
@@ -121,6 +128,13 @@ def _load(options: argparse.Namespace, device: str, dtype: str) -> SearchableMod
     return kind(options.checkpoint, load)
 
 
+def _threads(options: argparse.Namespace, processes: int) -> int:
+    """Return the number of threads per process."""
+    if options.processes and "OMP_NUM_THREADS" in os.environ:
+        return torch.get_num_threads()
+    return max(1, torch.get_num_threads() // processes)
+
+
 def _timed_search(translator: Translator, batch: Batch) -> tuple[_Found, float]:
     """Return translations without their weights, and the seconds that it took."""
     start = time.perf_counter()
@@ -129,15 +143,19 @@ def _timed_search(translator: Translator, batch: Batch) -> tuple[_Found, float]:
     return found, time.perf_counter() - start
 
 
+def _search_in_fork(translator: Translator, threads: int, batch: Batch) -> tuple[_Found, float]:
+    """Search in a forked process, which shares the models' memory."""
+    torch.set_num_threads(threads)
+    return _timed_search(translator, batch)
+
+
 @dataclass
 class _SearchElsewhere:
-    """Search in each of several other processes, which load the models when they get their first batch."""
+    """Search on each of several GPUs by processes that load the models when they get their first batch."""
 
     paths: Sequence[str]
     load: LoadOptions
     arguments: tuple[SearchSettings, int, bool, bool]  # of the translator
-    processes: int
-    speedup: float | None  # by packed weights, as it was measured: another measurement might round otherwise
     translator: Translator | None = None
 
     @torch.inference_mode()
@@ -145,12 +163,7 @@ class _SearchElsewhere:
         if not batch.sources:
             return [], 0.0
         if self.translator is None:
-            if "OMP_NUM_THREADS" not in os.environ:
-                torch.set_num_threads(max(1, torch.get_num_threads() // self.processes))
-            if self.speedup is not None:
-                pack.assume_packing_speedup(self.speedup)
-            device = f"cuda:{worker_number()}" if self.load.device == "cuda" else self.load.device
-            model = SearchableModel(self.paths, replace(self.load, device=device))
+            model = SearchableModel(self.paths, replace(self.load, device=f"cuda:{worker_number()}"))
             self.translator = model.translator(*self.arguments)
         return _timed_search(self.translator, batch)
 
@@ -225,7 +238,10 @@ def _batches(window: _Window, translator: Translator, options: argparse.Namespac
 
 
 def _searched(
-    windows: Iterator[tuple[_Window, Batches]], find: Callable[[Batch], tuple[_Found, float]], processes: int
+    windows: Iterator[tuple[_Window, Batches]],
+    find: Callable[[Batch], tuple[_Found, float]],
+    processes: int,
+    start: str,
 ) -> Iterator[tuple[_Window, _Found, float]]:
     """Yield windows, their translations and the seconds of the searches; processes do not wait for the end of one."""
     drawn = deque[tuple[_Window, Batches]]()
@@ -236,7 +252,7 @@ def _searched(
             yield from of_window or [Batch([])]
 
     done, seconds = list[_Found](), 0.0
-    for found, each in in_order(find, batches(), processes, "spawn", "Run again with fewer --processes."):
+    for found, each in in_order(find, batches(), processes, start, "Run again with fewer --processes."):
         done, seconds = [*done, found], seconds + each
         window, of_window = drawn[0]
         if len(done) >= len(of_window):

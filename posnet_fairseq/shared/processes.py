@@ -47,8 +47,8 @@ def in_order(
     Only a few items are held at a time. Items and results are pickled; 1 process computes in this one.
 
     Args:
-        start: ``fork`` shares imported modules and existing objects. ``spawn``, for functions that compute with torch,
-            whose threads and GPUs do not survive a fork, pickles the function as well.
+        start: ``fork`` shares imported modules and existing objects. ``spawn``, for functions that compute on GPUs,
+            which do not survive a fork, pickles the function as well.
         advice: what to do if a process was killed.
 
     Raises:

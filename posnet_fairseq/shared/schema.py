@@ -230,8 +230,9 @@ def check_choice(name: str, value: object, choices: Collection[object]) -> None:
 
 
 def check_numbers(options: argparse.Namespace, **limits: tuple[float, float]) -> None:
-    """Refuse numbers on a command line that are out of range, by the name of the option, for each of its numbers."""
+    """Refuse numbers given on a command line that are out of range, each by the name of its option."""
     for name, (least, most) in limits.items():
         given = getattr(options, name)
         for number in given if isinstance(given, list) else [given]:
-            check_range(flag(name), number, least, most)
+            if number is not None:
+                check_range(flag(name), number, least, most)

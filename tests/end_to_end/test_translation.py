@@ -55,8 +55,6 @@ def test_generate_reaches_the_floor(data, generated):
 @pytest.mark.parametrize(("max_tokens", "processes"), [(9, 1), (2000, 1), (100, 2)])
 @pytest.mark.quick_cases(1)
 def test_translate_equals_generate(data, averaged, generated, tmp_path, max_tokens, processes):
-    if processes > 1 and "aposnet" in str(averaged):
-        pytest.skip("starting processes takes long: one mixer and the baseline will do")
     out = tmp_path / "test.hyp"
     arguments = ["--pretokenized", *BEAM_SEARCH, "--max-tokens", str(max_tokens), "--output", str(out), "--cpu"]
     arguments += ["--processes", str(processes)]

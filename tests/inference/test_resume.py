@@ -1,18 +1,13 @@
 """posnet-translate, stopped and started again."""
 
-import pickle
 import re
-import subprocess
-import sys
 
 import pytest
 
 from posnet_fairseq.cli import export, translate
 from posnet_fairseq.inference import outputs, translating
-from posnet_fairseq.inference.arguments import LoadOptions
 from posnet_fairseq.inference.outputs import FinishedWindows
 from posnet_fairseq.inference.packing import pack
-from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.translator import Translator
 from posnet_fairseq.shared.errors import UsageError
 from support.checkpoints import checkpoint
@@ -42,7 +37,7 @@ def run(small_model, tmp_path, monkeypatch, capfd):
         original = Translator.translate
         with monkeypatch.context() as patch:
             patch.setattr(Translator, "translate", interrupted)
-            arguments = [str(model), *OPTIONS, "--input", "text", "--output", "out", *more]
+            arguments = [str(model), *OPTIONS, "--input", "text", "--output", "out", "--processes", "1", *more]
             if code:
                 with pytest.raises(SystemExit) as end:
                     translate.main(arguments)
@@ -168,20 +163,6 @@ def test_packed_weights_are_other_work(run, tmp_path, monkeypatch):
     assert "difference in: packed_weights." in run("--resume", code=2)
     monkeypatch.setattr(pack, "packing_speedup", lambda: 3.0)
     assert "translated before" in run("--resume")
-
-
-@pytest.mark.thorough  # 2 s
-def test_other_processes_pack_weights_as_this_one(small_model):
-    load = LoadOptions(pretokenized=True)
-    work = translating._SearchElsewhere([str(small_model)], load, (SearchSettings(beam=1), 1, False), 2, 1234.5)
-    code = (
-        "import pickle, sys; from posnet_fairseq.inference.packing import pack; pack._seconds = lambda *_: 1.0; "
-        "from posnet_fairseq.inference.translator import Batch; import torch; "
-        "pickle.load(sys.stdin.buffer)(Batch([torch.tensor([5, 2])])); "
-        "print(pack.packing_speedup())"
-    )
-    done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(work), capture_output=True, check=True)
-    assert done.stdout.decode().strip() == "1234.5"
 
 
 def test_cut_anywhere_the_whole_windows_stay(tmp_path):

@@ -76,10 +76,48 @@ def test_device(translated, monkeypatch, capsys):
     assert "--processes 2: --device cuda:1 is one GPU. Give at most 1, or --device cpu." in capsys.readouterr().err
 
 
-@pytest.mark.thorough  # 10 s: starts two processes
 def test_processes_find_the_same(translated):
     options = ["--nbest", "3", "--print-alignment", "--max-tokens", "5"]
-    assert translated(*options, "--processes", "2") == translated(*options)
+    assert translated(*options, "--processes", "2") == translated(*options, "--processes", "1")
+
+
+@pytest.mark.parametrize(
+    ("options", "omp_threads", "processes", "threads"),
+    [
+        ("--max-tokens 5", None, 3, 2),  # for each batch, of 3
+        ("--max-tokens 5", "7", 3, 2),
+        ("", None, 1, 7),  # one batch
+        ("--processes 2", None, 2, 3),
+        ("--processes 2", "7", 2, 7),
+        ("--processes 10", None, 10, 1),
+    ],
+)
+def test_processes_and_threads_on_cpus(translated, monkeypatch, options, omp_threads, processes, threads):
+    """Threads are shared by the processes, unless both numbers are given."""
+    expected, used = translated(*options.split()), []
+
+    def in_order(find, batches, processes, start, _):
+        used.append((processes, start))
+        return map(find, batches)
+
+    def search(translator, batch):
+        used.append(torch.get_num_threads())
+        return timed_search(translator, batch)
+
+    timed_search = translating._timed_search
+    monkeypatch.setattr(translating, "in_order", in_order)
+    monkeypatch.setattr(translating, "_timed_search", search)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if omp_threads:
+        monkeypatch.setenv("OMP_NUM_THREADS", omp_threads)
+    before = torch.get_num_threads()
+    torch.set_num_threads(7)
+    try:
+        assert translated(*options.split()) == expected
+    finally:
+        torch.set_num_threads(before)
+    assert used[0] == (processes, "fork")
+    assert set(used[1:]) == {threads}
 
 
 @pytest.mark.thorough  # 2 s
