@@ -1,7 +1,9 @@
 """The options of the search in posnet-translate, the lines that it reads and prints, and batches of them."""
 
 import gzip
+import pickle
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,7 +11,10 @@ import torch
 from posnet_fairseq import api
 from posnet_fairseq.cli import translate
 from posnet_fairseq.inference import translating
-from posnet_fairseq.inference.translator import Translator, batches_by_length
+from posnet_fairseq.inference.arguments import LoadOptions
+from posnet_fairseq.inference.search.search_settings import SearchSettings
+from posnet_fairseq.inference.searchable import SearchableModel
+from posnet_fairseq.inference.translator import Batch, Translator, batches_by_length
 from support.markup import sgml
 
 LINES = ["w1 w2 w3 w10", "", "w11", "w4 w5 w6"]
@@ -118,6 +123,25 @@ def test_processes_and_threads_on_cpus(translated, monkeypatch, options, omp_thr
         torch.set_num_threads(before)
     assert used[0] == (processes, "fork")
     assert set(used[1:]) == {threads}
+
+
+def test_processes_on_gpus_load_the_models_on_their_own(small_model, monkeypatch):
+    """As if this process were the first of several, whose GPU is a CPU here."""
+    devices = []
+
+    def loaded(paths, load):
+        devices.append(load.device)
+        return SearchableModel(paths, replace(load, device="cpu"))
+
+    here = SearchableModel([str(small_model)], LoadOptions(pretokenized=True))
+    search = SearchSettings(beam=3, max_len_b=6), 3, True, False
+    batch = Batch([here.translator(*search).encode(line) for line in LINES if line])
+    elsewhere = translating._SearchElsewhere([str(small_model)], replace(here.options, device="cuda"), search)
+    monkeypatch.setattr(translating, "SearchableModel", loaded)
+    elsewhere = pickle.loads(pickle.dumps(elsewhere))
+    for _ in range(2):
+        assert elsewhere(batch)[0] == translating._timed_search(here.translator(*search), batch)[0]
+    assert devices == ["cuda:0"]
 
 
 @pytest.mark.thorough  # 2 s
