@@ -29,7 +29,7 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_place
 from posnet_fairseq.shared.line_stream import IncomingLines
 from posnet_fairseq.shared.processes import in_order, worker_number
-from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.shared.progress import Bar, ProgressReporter
 from posnet_fairseq.text.plain import PlainText, iterate_text
 
 WINDOW = 4000  # lines that are sorted into batches together, kept when they are finished, and in memory at once
@@ -100,14 +100,13 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
             find = functools.partial(_search_in_fork, translator, _threads(options, processes))
         start = "spawn" if device == "cuda" else "fork"
         with ProgressReporter().bar("scoring" if scores else "translating", unit) as bar:
-            for window, found, each in _searched(itertools.chain(first, windows), find, processes, start):
+            for window, found, each in _searched(itertools.chain(first, windows), find, processes, start, bar):
                 printed = [printing.lines(*one) for one in enumerate(found, window.first)]
                 output.add(window.texts, list(itertools.chain.from_iterable(printed)))
                 seconds += each / processes
                 best = [translations[0] for translations in found if translations[0].tokens]
                 lines += len(best)
                 tokens += sum(len(one.tokens) - (len(one.source_tokens) if options.generates else 0) for one in best)
-                bar.move_to(lines)
         output.finish()
     if measures_packing:
         say(pack.describe_packing())
@@ -242,6 +241,7 @@ def _searched(
     find: Callable[[Batch], tuple[_Found, float]],
     processes: int,
     start: str,
+    bar: Bar,
 ) -> Iterator[tuple[_Window, _Found, float]]:
     """Yield windows, their translations and the seconds of the searches; processes do not wait for the end of one."""
     drawn = deque[tuple[_Window, Batches]]()
@@ -254,6 +254,7 @@ def _searched(
     done, seconds = list[_Found](), 0.0
     for found, each in in_order(find, batches(), processes, start, "Run again with fewer --processes."):
         done, seconds = [*done, found], seconds + each
+        bar.advance(len(found))
         window, of_window = drawn[0]
         if len(done) >= len(of_window):
             drawn.popleft()

@@ -15,6 +15,7 @@ from posnet_fairseq.inference.arguments import LoadOptions
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.searchable import SearchableModel
 from posnet_fairseq.inference.translator import Batch, Translator, batches_by_length
+from posnet_fairseq.shared.progress import Bar
 from support.markup import sgml
 
 LINES = ["w1 w2 w3 w10", "", "w11", "w4 w5 w6"]
@@ -123,6 +124,13 @@ def test_processes_and_threads_on_cpus(translated, monkeypatch, options, omp_thr
         torch.set_num_threads(before)
     assert used[0] == (processes, "fork")
     assert set(used[1:]) == {threads}
+
+
+def test_progress_is_that_of_batches(translated, monkeypatch):
+    done = []
+    monkeypatch.setattr(Bar, "move_to", lambda bar, lines: setattr(bar, "done", lines) or done.append(lines))
+    translated("--max-tokens", "5")
+    assert done == [1, 2, 3]
 
 
 def test_processes_on_gpus_load_the_models_on_their_own(small_model, monkeypatch):
