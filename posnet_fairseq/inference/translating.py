@@ -37,6 +37,7 @@ STREAMED = 32  # with --stream: more would be faster by little, and let the firs
 # Options that change no translation, or that are looked at otherwise: the text, the files, the device.
 _WITHOUT_EFFECT = set("input prefix output processes resume stream data device checkpoint dtype".split())
 _Found = list[list[Translation]]  # for each line, best first
+_Timed = tuple[_Found, float, float]  # with the times at which the search began and ended
 
 
 @torch.inference_mode()
@@ -92,7 +93,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
         first = list(itertools.islice(windows, 1))
         # Each process has batches of its own: threads of one process wait for each other at every operation.
         processes = options.processes or min(torch.get_num_threads(), sum(len(each) for _, each in first)) or 1
-        find: Callable[[Batch], tuple[_Found, float]] = functools.partial(_timed_search, translator)
+        find: Callable[[Batch], _Timed] = functools.partial(_timed_search, translator)
         if processes > 1 and device == "cuda":
             load = replace(model.options, device=device, dtype=dtype)
             find = _SearchElsewhere(options.checkpoint, load, (settings, *search))
@@ -103,7 +104,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
             for window, found, each in _searched(itertools.chain(first, windows), find, processes, start, bar):
                 printed = [printing.lines(*one) for one in enumerate(found, window.first)]
                 output.add(window.texts, list(itertools.chain.from_iterable(printed)))
-                seconds += each / processes
+                seconds += each
                 best = [translations[0] for translations in found if translations[0].tokens]
                 lines += len(best)
                 tokens += sum(len(one.tokens) - (len(one.source_tokens) if options.generates else 0) for one in best)
@@ -134,15 +135,15 @@ def _threads(options: argparse.Namespace, processes: int) -> int:
     return max(1, torch.get_num_threads() // processes)
 
 
-def _timed_search(translator: Translator, batch: Batch) -> tuple[_Found, float]:
-    """Return translations without their weights, and the seconds that it took."""
+def _timed_search(translator: Translator, batch: Batch) -> _Timed:
+    """Return translations without their weights, and when the search began and ended."""
     start = time.perf_counter()
     # Weights would reach another process as open files.
     found = [[replace(each, attention=None) for each in several] for several in translator.translate(batch)]
-    return found, time.perf_counter() - start
+    return found, start, time.perf_counter()
 
 
-def _search_in_fork(translator: Translator, threads: int, batch: Batch) -> tuple[_Found, float]:
+def _search_in_fork(translator: Translator, threads: int, batch: Batch) -> _Timed:
     """Search in a forked process, which shares the models' memory."""
     torch.set_num_threads(threads)
     return _timed_search(translator, batch)
@@ -158,9 +159,9 @@ class _SearchElsewhere:
     translator: Translator | None = None
 
     @torch.inference_mode()
-    def __call__(self, batch: Batch) -> tuple[_Found, float]:
+    def __call__(self, batch: Batch) -> _Timed:
         if not batch.sources:
-            return [], 0.0
+            return [], 0.0, 0.0
         if self.translator is None:
             model = SearchableModel(self.paths, replace(self.load, device=f"cuda:{worker_number()}"))
             self.translator = model.translator(*self.arguments)
@@ -238,12 +239,15 @@ def _batches(window: _Window, translator: Translator, options: argparse.Namespac
 
 def _searched(
     windows: Iterator[tuple[_Window, Batches]],
-    find: Callable[[Batch], tuple[_Found, float]],
+    find: Callable[[Batch], _Timed],
     processes: int,
     start: str,
     bar: Bar,
 ) -> Iterator[tuple[_Window, _Found, float]]:
-    """Yield windows, their translations and the seconds of the searches; processes do not wait for the end of one."""
+    """Yield windows, their translations and the seconds in which any process searched.
+
+    Processes do not wait for the end of a window.
+    """
     drawn = deque[tuple[_Window, Batches]]()
 
     def batches() -> Iterator[Batch]:
@@ -251,9 +255,10 @@ def _searched(
             drawn.append((window, of_window))
             yield from of_window or [Batch([])]
 
-    done, seconds = list[_Found](), 0.0
-    for found, each in in_order(find, batches(), processes, start, "Run again with fewer --processes."):
-        done, seconds = [*done, found], seconds + each
+    done, seconds, latest = list[_Found](), 0.0, 0.0
+    for found, begin, end in in_order(find, batches(), processes, start, "Run again with fewer --processes."):
+        done, seconds = [*done, found], seconds + max(0.0, end - max(begin, latest))
+        latest = max(latest, end)
         bar.advance(len(found))
         window, of_window = drawn[0]
         if len(done) >= len(of_window):

@@ -126,6 +126,15 @@ def test_processes_and_threads_on_cpus(translated, monkeypatch, options, omp_thr
     assert set(used[1:]) == {threads}
 
 
+def test_seconds_are_those_in_which_any_process_searched(translated, monkeypatch, capsys):
+    times = iter([(10.0, 12.0), (11.0, 13.0), (15.0, 16.0)])
+    timed_search = translating._timed_search
+    monkeypatch.setattr(translating, "_timed_search", lambda *work: (timed_search(*work)[0], *next(times)))
+    monkeypatch.setattr(translating, "in_order", lambda find, batches, *_: map(find, batches))
+    translated("--max-tokens", "5", "--processes", "2")
+    assert "3 sentences in 4.0 s, 0.8 sentences and" in capsys.readouterr().err
+
+
 def test_progress_is_that_of_batches(translated, monkeypatch):
     done = []
     monkeypatch.setattr(Bar, "move_to", lambda bar, lines: setattr(bar, "done", lines) or done.append(lines))
