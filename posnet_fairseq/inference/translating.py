@@ -81,13 +81,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     take: Callable[[], list[str]] = lambda: list(itertools.islice(text, WINDOW))  # noqa: E731
     if options.stream:
         take = functools.partial(IncomingLines(options.input).take, STREAMED)
-    prefixes: Iterator[str] | None = None
-    _, second = outputs.second_input(options)
-    if beginning := outputs.prefix_text(options):
-        say(f"--prefix: there is no file {beginning}, so every translation begins with this text")
-        prefixes = itertools.repeat(beginning)
-    elif second:
-        prefixes = iterate_text(second)
+    prefixes = _prefixes(options, say)
     with outputs.open_output(options.output, work, options.resume, at_once=options.stream) as output:
         windows = _encoded(_windows(take, prefixes), output, translator, options, say)
         first = list(itertools.islice(windows, 1))
@@ -126,6 +120,15 @@ def _load(options: argparse.Namespace, device: str, dtype: str) -> SearchableMod
         load = replace(load, device="meta", dtype="float32")
     kind = SearchableLanguageModel if options.generates else SearchableModel
     return kind(options.checkpoint, load)
+
+
+def _prefixes(options: argparse.Namespace, say: Callable[[object], None]) -> Iterator[str] | None:
+    """Return what the translation of each line begins with, or the given translations, if there are any."""
+    _, second = outputs.second_input(options)
+    if beginning := outputs.prefix_text(options):
+        say(f"--prefix: there is no file {beginning}, so every translation begins with this text")
+        return itertools.repeat(beginning)
+    return iterate_text(second) if second else None
 
 
 def _threads(options: argparse.Namespace, processes: int) -> int:
