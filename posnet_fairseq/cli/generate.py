@@ -2,7 +2,7 @@
 
 import argparse
 
-from posnet_fairseq.inference.arguments import MAX_TOKENS_LIMITS
+from posnet_fairseq.inference.arguments import MAX_TOKENS_LIMITS, PROCESSES_LIMITS
 from posnet_fairseq.inference.search.search_settings import OF_TEXTS
 from posnet_fairseq.inference.search_options import add_search_options, settings_of
 from posnet_fairseq.shared.common_options import parsed_by
@@ -21,7 +21,7 @@ def _parser() -> argparse.ArgumentParser:
     # What posnet-translate has options for, and texts are not continued with.
     absent = dict.fromkeys(("prefix", "score_translations", "print_alignment", "shortlist"))
     parser.set_defaults(generates=True, stream=False, resume=False, json=False, per_token=False, **absent)
-    parser.set_defaults(on_long="error", processes=None)
+    parser.set_defaults(on_long="error")
     return parser
 
 
@@ -29,7 +29,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-generate."""
     settings_of(options).check()
-    check_numbers(options, max_tokens=MAX_TOKENS_LIMITS)
+    check_numbers(options, max_tokens=MAX_TOKENS_LIMITS, processes=PROCESSES_LIMITS)
     from posnet_fairseq.inference.translating import translate
 
     translate(options, "posnet-generate")

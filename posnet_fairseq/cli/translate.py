@@ -2,7 +2,7 @@
 
 import argparse
 
-from posnet_fairseq.inference.arguments import MAX_TOKENS_LIMITS, ON_LONG
+from posnet_fairseq.inference.arguments import MAX_TOKENS_LIMITS, ON_LONG, PROCESSES_LIMITS
 from posnet_fairseq.inference.search.search_settings import SETTINGS, SearchSettings
 from posnet_fairseq.inference.search_options import add_search_options, settings_of
 from posnet_fairseq.shared.common_options import parsed_by
@@ -72,12 +72,6 @@ def _parser() -> argparse.ArgumentParser:
         help="search only among the likely target words for the source words of a batch, from a file of posnet-export "
         "--shortlist-from. Faster, and less exact (default: all words)",
     )
-    parser.add_argument(
-        "--processes",
-        type=int,
-        help="number of processes that share the work and, on a CPU, its threads (default: one per thread, and 1 with "
-        "--stream, with --compile and on GPUs). On several GPUs each has one of its own",
-    )
     how = parser.add_mutually_exclusive_group()
     how.add_argument(
         "--stream",
@@ -99,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-translate."""
     settings_of(options).check()
-    check_numbers(options, max_tokens=MAX_TOKENS_LIMITS, processes=(1, 1_000))
+    check_numbers(options, max_tokens=MAX_TOKENS_LIMITS, processes=PROCESSES_LIMITS)
     for name in (*SETTINGS, "nbest", "shortlist") if options.score_translations else ():
         if name != "lenpen" and getattr(options, name) not in (None, getattr(SearchSettings, name, None)):
             raise UsageError(

@@ -17,6 +17,7 @@ AUTO = "auto"  # bf16 on GPUs that compute in it, else float32
 # Source tokens in a batch.
 MAX_TOKENS = 2000
 MAX_TOKENS_LIMITS = (1, 1_000_000_000)
+PROCESSES_LIMITS = (1, 1000)
 # What happens to a line of more tokens than the model takes.
 ON_LONG = ("error", "truncate", "skip")
 # What posnet-export writes into a model folder where it is asked for.

@@ -60,6 +60,12 @@ def add_search_options(
         "packed weights and is slower, see docs/measurements.md",
     )
     add_device_option(parser)
+    parser.add_argument(
+        "--processes",
+        type=int,
+        help="number of processes that share the batches of the text; on GPUs each has one of its own (default: for a "
+        "file on a CPU, one for each core and batch, up to 16, with one thread each; otherwise 1)",
+    )
     search = parser.add_argument_group("search")
     for name, (_, _, meaning) in SETTINGS.items():
         value = getattr(defaults or SearchSettings(), name)

@@ -3,11 +3,9 @@
 import argparse
 import functools
 import itertools
-import os
 import sys
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,16 +17,22 @@ from posnet_fairseq.inference import outputs
 from posnet_fairseq.inference.arguments import AUTO, LoadOptions
 from posnet_fairseq.inference.model_folder import files_of_data, files_of_models
 from posnet_fairseq.inference.packing import pack
+from posnet_fairseq.inference.parallel_search import (
+    Found,
+    ParallelSearch,
+    Search,
+    SearchOnGPU,
+    processes_by_default,
+    threads_of_each,
+)
 from posnet_fairseq.inference.precision import check_device, resolve_dtype
-from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.search_options import settings_of, text_options, unless_given
 from posnet_fairseq.inference.searchable import SearchableLanguageModel, SearchableModel
-from posnet_fairseq.inference.translation import Printing, Translation
+from posnet_fairseq.inference.translation import Printing
 from posnet_fairseq.inference.translator import Batch, Batches, Translator
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_place
 from posnet_fairseq.shared.line_stream import IncomingLines
-from posnet_fairseq.shared.processes import in_order, worker_number
 from posnet_fairseq.shared.progress import Bar, ProgressReporter
 from posnet_fairseq.text.plain import PlainText, iterate_text
 
@@ -36,8 +40,6 @@ WINDOW = 4000  # lines that are sorted into batches together, kept when they are
 STREAMED = 32  # with --stream: more would be faster by little, and let the first of them wait for the last
 # Options that change no translation, or that are looked at otherwise: the text, the files, the device.
 _WITHOUT_EFFECT = set("input prefix output processes resume stream data device checkpoint dtype".split())
-_Found = list[list[Translation]]  # for each line, best first
-_Timed = tuple[_Found, float, float]  # with the times at which the search began and ended
 
 
 @torch.inference_mode()
@@ -58,6 +60,8 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     if device == "cuda" and options.processes > gpus:
         there = f"there are {gpus} GPUs" if place == device else f"--device {place} is one GPU"
         raise UsageError(f"--processes {options.processes}: {there}. Give at most {gpus}, or --device cpu.")
+    if device == "cpu" and options.compile and options.processes > 1:
+        raise UsageError(f"--processes {options.processes} with --compile on a CPU: leave one of the two out.")
     dtype = resolve_dtype(options.dtype, device)
     if options.dtype == AUTO:
         say(f"--dtype auto is {dtype}")
@@ -69,12 +73,12 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     if recorded := unless_given(options, known):
         say(f"search settings from the model: {recorded}")
     settings = settings_of(options, model.recorded_search)
-    search = 1 if options.nbest is None else options.nbest, bool(options.print_alignment), scores
-    translator = model.translator(settings, *search)
+    arguments = 1 if options.nbest is None else options.nbest, bool(options.print_alignment), scores
+    translator = model.translator(settings, *arguments)
     printing = Printing(options.nbest, options.print_alignment, options.json, options.per_token, scores)
     measures_packing = device == "cpu" and dtype == "float32" and not options.compile
 
-    seconds, lines, tokens, unit = 0.0, 0, 0, "texts" if options.generates else "sentences"
+    lines, tokens, unit = 0, 0, "texts" if options.generates else "sentences"
     packed = pack.weights_are_packed() if measures_packing else None
     work = {"device": device, "dtype": dtype, "packed_weights": packed, **_work_of(options, model)}
     text = iterate_text(options.input)
@@ -85,20 +89,17 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     with outputs.open_output(options.output, work, options.resume, at_once=options.stream) as output:
         windows = _encoded(_windows(take, prefixes), output, translator, options, say)
         first = list(itertools.islice(windows, 1))
-        # Each process has batches of its own: threads of one process wait for each other at every operation.
-        processes = options.processes or min(torch.get_num_threads(), sum(len(each) for _, each in first)) or 1
-        find: Callable[[Batch], _Timed] = functools.partial(_timed_search, translator)
+        processes = options.processes or processes_by_default(options.input, sum(len(each) for _, each in first))
+        threads = threads_of_each(processes) if options.processes else 1
+        find: Search | SearchOnGPU = Search(translator, threads if processes > 1 else None)
         if processes > 1 and device == "cuda":
             load = replace(model.options, device=device, dtype=dtype)
-            find = _SearchElsewhere(options.checkpoint, load, (settings, *search))
-        elif processes > 1:
-            find = functools.partial(_search_in_fork, translator, _threads(options, processes))
-        start = "spawn" if device == "cuda" else "fork"
+            find = SearchOnGPU(type(model), options.checkpoint, load, (settings, *arguments), threads)
+        search = ParallelSearch(find, processes, "spawn" if device == "cuda" else "fork")
         with ProgressReporter().bar("scoring" if scores else "translating", unit) as bar:
-            for window, found, each in _searched(itertools.chain(first, windows), find, processes, start, bar):
+            for window, found in _searched(itertools.chain(first, windows), search, bar):
                 printed = [printing.lines(*one) for one in enumerate(found, window.first)]
                 output.add(window.texts, list(itertools.chain.from_iterable(printed)))
-                seconds += each
                 best = [translations[0] for translations in found if translations[0].tokens]
                 lines += len(best)
                 tokens += sum(len(one.tokens) - (len(one.source_tokens) if options.generates else 0) for one in best)
@@ -108,8 +109,8 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     rates = ""
     if lines:
         new = "new " * options.generates
-        rates = f", {lines / seconds:.1f} {unit} and {tokens / seconds:.1f} {new}tokens a second"
-    say(f"{lines} {unit.removesuffix('s') if lines == 1 else unit} in {seconds:.1f} s{rates}")
+        rates = f", {lines / search.seconds:.1f} {unit} and {tokens / search.seconds:.1f} {new}tokens a second"
+    say(f"{lines} {unit.removesuffix('s') if lines == 1 else unit} in {search.seconds:.1f} s{rates}")
 
 
 def _load(options: argparse.Namespace, device: str, dtype: str) -> SearchableModel:
@@ -129,46 +130,6 @@ def _prefixes(options: argparse.Namespace, say: Callable[[object], None]) -> Ite
         say(f"--prefix: there is no file {beginning}, so every translation begins with this text")
         return itertools.repeat(beginning)
     return iterate_text(second) if second else None
-
-
-def _threads(options: argparse.Namespace, processes: int) -> int:
-    """Return the number of threads per process."""
-    if options.processes and "OMP_NUM_THREADS" in os.environ:
-        return torch.get_num_threads()
-    return max(1, torch.get_num_threads() // processes)
-
-
-def _timed_search(translator: Translator, batch: Batch) -> _Timed:
-    """Return translations without their weights, and when the search began and ended."""
-    start = time.perf_counter()
-    # Weights would reach another process as open files.
-    found = [[replace(each, attention=None) for each in several] for several in translator.translate(batch)]
-    return found, start, time.perf_counter()
-
-
-def _search_in_fork(translator: Translator, threads: int, batch: Batch) -> _Timed:
-    """Search in a forked process, which shares the models' memory."""
-    torch.set_num_threads(threads)
-    return _timed_search(translator, batch)
-
-
-@dataclass
-class _SearchElsewhere:
-    """Search on each of several GPUs by processes that load the models when they get their first batch."""
-
-    paths: Sequence[str]
-    load: LoadOptions
-    arguments: tuple[SearchSettings, int, bool, bool]  # of the translator
-    translator: Translator | None = None
-
-    @torch.inference_mode()
-    def __call__(self, batch: Batch) -> _Timed:
-        if not batch.sources:
-            return [], 0.0, 0.0
-        if self.translator is None:
-            model = SearchableModel(self.paths, replace(self.load, device=f"cuda:{worker_number()}"))
-            self.translator = model.translator(*self.arguments)
-        return _timed_search(self.translator, batch)
 
 
 @dataclass
@@ -241,16 +202,9 @@ def _batches(window: _Window, translator: Translator, options: argparse.Namespac
 
 
 def _searched(
-    windows: Iterator[tuple[_Window, Batches]],
-    find: Callable[[Batch], _Timed],
-    processes: int,
-    start: str,
-    bar: Bar,
-) -> Iterator[tuple[_Window, _Found, float]]:
-    """Yield windows, their translations and the seconds in which any process searched.
-
-    Processes do not wait for the end of a window.
-    """
+    windows: Iterator[tuple[_Window, Batches]], search: ParallelSearch, bar: Bar
+) -> Iterator[tuple[_Window, Found]]:
+    """Yield windows and their translations; processes do not wait for the end of one."""
     drawn = deque[tuple[_Window, Batches]]()
 
     def batches() -> Iterator[Batch]:
@@ -258,16 +212,15 @@ def _searched(
             drawn.append((window, of_window))
             yield from of_window or [Batch([])]
 
-    done, seconds, latest = list[_Found](), 0.0, 0.0
-    for found, begin, end in in_order(find, batches(), processes, start, "Run again with fewer --processes."):
-        done, seconds = [*done, found], seconds + max(0.0, end - max(begin, latest))
-        latest = max(latest, end)
+    done = list[Found]()
+    for found in search(batches()):
+        done.append(found)
         bar.advance(len(found))
         window, of_window = drawn[0]
         if len(done) >= len(of_window):
             drawn.popleft()
-            yield window, of_window.in_order(done[: len(of_window)]), seconds
-            done, seconds = [], 0.0
+            yield window, of_window.in_order(done[: len(of_window)])
+            done = []
 
 
 def _work_of(options: argparse.Namespace, model: SearchableModel) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -27,6 +27,15 @@ class Batch:
 
     sources: list[Tensor]  # (M,) token ids with the end symbol, each
     prefixes: list[Tensor] | None = None  # (P,) token ids without end symbol, each; or whole translations to score
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Other processes get the values: a tensor would be an open file for as long as it is there."""
+        prefixes = None if self.prefixes is None else [prefix.numpy() for prefix in self.prefixes]
+        return _batch_of, ([source.numpy() for source in self.sources], prefixes)
+
+
+def _batch_of(sources: list[Any], prefixes: list[Any] | None) -> Batch:
+    return Batch([*map(torch.from_numpy, sources)], prefixes and [*map(torch.from_numpy, prefixes)])
 
 
 @dataclass

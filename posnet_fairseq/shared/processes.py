@@ -47,8 +47,8 @@ def in_order(
     Only a few items are held at a time. Items and results are pickled; 1 process computes in this one.
 
     Args:
-        start: ``fork`` shares imported modules and existing objects. ``spawn``, for functions that compute on GPUs,
-            which do not survive a fork, pickles the function as well.
+        start: ``fork`` shares imported modules and existing objects, also models, since ``inference/searchable.py``
+            ends torch's threads before a fork. ``spawn``, for functions that compute on GPUs, pickles the function.
         advice: what to do if a process was killed.
 
     Raises:
@@ -100,15 +100,25 @@ def submitted(
 ) -> Iterator[Result]:
     """Yield function(item) for each item, in the order of the items, computed by a pool of threads or processes.
 
-    The pool is given `ahead` items beyond the one whose result is awaited.
+    The pool is given `ahead` items beyond the one whose result is awaited. If there is an error instead of an item, it
+    is raised after the results of the items before it.
     """
     waiting: deque[Future[Result]] = deque()
-    for item in items:
-        waiting.append(pool.submit(function, item))
-        if len(waiting) > ahead:
+    error = None
+    iterator = iter(items)
+    while error is None:
+        try:
+            waiting.append(pool.submit(function, next(iterator)))
+        except StopIteration:
+            break
+        except Exception as raised:
+            error = raised
+        while len(waiting) > ahead or (waiting and waiting[0].done()):
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()
+    if error is not None:
+        raise error
 
 
 def die_with_parent(parent: int) -> None:

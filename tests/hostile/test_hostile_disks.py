@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from posnet_fairseq.inference import translating
+from posnet_fairseq.inference import parallel_search
 from posnet_fairseq.shared import files
 from posnet_fairseq.shared.errors import UsageError
 from support.bad_paths import node
@@ -37,8 +37,8 @@ def folder_goes(folder, monkeypatch):
         yield from original(*arguments)
         shutil.rmtree(folder / "gone")
 
-    original = translating.in_order
-    monkeypatch.setattr(translating, "in_order", in_order)
+    original = parallel_search.in_order
+    monkeypatch.setattr(parallel_search, "in_order", in_order)
 
 
 def full_stdout(folder, monkeypatch):

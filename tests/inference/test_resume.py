@@ -87,6 +87,15 @@ def test_interrupted_after_any_window_it_writes_the_same(run, whole, tmp_path, r
         (tmp_path / "out").unlink()
 
 
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_windows_before_a_line_that_is_refused_are_kept(run, tmp_path, processes):
+    lines = (tmp_path / "text").read_text().splitlines()
+    (tmp_path / "text").write_text("\n".join([*lines[:4], "w1 " * 2000]) + "\n")
+    assert "line 5 has 2001 tokens" in run("--processes", processes, code=2)
+    (tmp_path / "text").write_text("\n".join(lines) + "\n")
+    assert "4 lines were translated before" in run()
+
+
 def test_interrupted_before_the_output_is_written(run, whole, tmp_path, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt

@@ -1,8 +1,10 @@
 """The options of the search in posnet-translate, the lines that it reads and prints, and batches of them."""
 
 import gzip
+import os
 import pickle
 import random
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -10,12 +12,14 @@ import torch
 
 from posnet_fairseq import api
 from posnet_fairseq.cli import translate
-from posnet_fairseq.inference import translating
+from posnet_fairseq.inference import parallel_search, translating
 from posnet_fairseq.inference.arguments import LoadOptions
+from posnet_fairseq.inference.parallel_search import Search, SearchOnGPU, processes_by_default
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.searchable import SearchableModel
 from posnet_fairseq.inference.translator import Batch, Translator, batches_by_length
 from posnet_fairseq.shared.progress import Bar
+from support.commands import python as in_python
 from support.markup import sgml
 
 LINES = ["w1 w2 w3 w10", "", "w11", "w4 w5 w6"]
@@ -87,52 +91,105 @@ def test_processes_find_the_same(translated):
     assert translated(*options, "--processes", "2") == translated(*options, "--processes", "1")
 
 
+@pytest.fixture
+def searches(monkeypatch):
+    """Processes of searches, how they are started, and threads of each, with 7 threads; this process does the work."""
+    used = []
+
+    def in_order(find, batches, processes, start, _):
+        used.append((processes, start))
+        for batch in batches:
+            yield find(batch)
+            used.append(torch.get_num_threads())
+
+    monkeypatch.setattr(parallel_search, "in_order", in_order)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    before = torch.get_num_threads()
+    torch.set_num_threads(7)
+    yield used
+    torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize(
     ("options", "omp_threads", "processes", "threads"),
     [
-        ("--max-tokens 5", None, 3, 2),  # for each batch, of 3
-        ("--max-tokens 5", "7", 3, 2),
+        ("--max-tokens 5", None, 3, 1),  # for each batch, of 3
+        ("--max-tokens 5", "7", 3, 1),
         ("", None, 1, 7),  # one batch
         ("--processes 2", None, 2, 3),
         ("--processes 2", "7", 2, 7),
         ("--processes 10", None, 10, 1),
     ],
 )
-def test_processes_and_threads_on_cpus(translated, monkeypatch, options, omp_threads, processes, threads):
-    """Threads are shared by the processes, unless both numbers are given."""
-    expected, used = translated(*options.split()), []
-
-    def in_order(find, batches, processes, start, _):
-        used.append((processes, start))
-        return map(find, batches)
-
-    def search(translator, batch):
-        used.append(torch.get_num_threads())
-        return timed_search(translator, batch)
-
-    timed_search = translating._timed_search
-    monkeypatch.setattr(translating, "in_order", in_order)
-    monkeypatch.setattr(translating, "_timed_search", search)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+def test_processes_and_threads_on_cpus(translated, monkeypatch, searches, options, omp_threads, processes, threads):
     if omp_threads:
         monkeypatch.setenv("OMP_NUM_THREADS", omp_threads)
-    before = torch.get_num_threads()
-    torch.set_num_threads(7)
-    try:
-        assert translated(*options.split()) == expected
-    finally:
-        torch.set_num_threads(before)
-    assert used[0] == (processes, "fork")
-    assert set(used[1:]) == {threads}
+    translated(*options.split())
+    assert searches[0] == (processes, "fork")
+    assert set(searches[1:]) == {threads}
+
+
+def test_pipes_and_streams_are_translated_by_one_process(small_model, tmp_path, searches, capsys):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for more in ([], ["--stream"]):
+        with ThreadPoolExecutor(1) as writer:
+            writer.submit(pipe.write_text, "".join(f"{line}\n" for line in LINES))
+            arguments = [str(small_model), "--pretokenized", *SETTINGS, "--max-tokens", "5", "--input", str(pipe)]
+            translate.main([*arguments, *more])
+        assert len(capsys.readouterr().out.splitlines()) == len(LINES)
+        assert searches[0] == (1, "fork")
+        searches.clear()
+    assert processes_by_default(__file__, 3) == 3
+    assert processes_by_default(__file__, 1000) == 7
+
+
+def test_by_default_processes_find_the_same(translated, monkeypatch):
+    expected, processes = translated("--max-tokens", "5", "--processes", "1"), []
+
+    def in_order(*arguments):
+        processes.append(arguments[2])
+        return original(*arguments)
+
+    original = parallel_search.in_order
+    monkeypatch.setattr(parallel_search, "in_order", in_order)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert translated("--max-tokens", "5") == expected
+    assert processes == [2]
+
+
+def test_no_processes_that_compile_on_cpus(translated, capsys):
+    with pytest.raises(SystemExit):
+        translated("--compile", "--processes", "2", "--device", "cpu")
+    assert "--processes 2 with --compile on a CPU: leave one of the two out." in capsys.readouterr().err
+
+
+MANY_SOURCES = """
+import resource
+import torch
+from posnet_fairseq.inference.translator import Batch
+from posnet_fairseq.shared.processes import in_order
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+tokens = [torch.tensor([number, 2]) for number in range(50)]
+batches = [Batch(tokens), Batch(tokens, tokens)] * 3
+print(list(in_order(lambda batch: batch.sources[-1].tolist(), batches, 2)))
+"""
+
+
+def test_sources_are_no_open_files_of_processes():
+    done = in_python(MANY_SOURCES)
+    assert done.stdout == f"{[[49, 2]] * 6}\n", done.stderr
 
 
 def test_seconds_are_those_in_which_any_process_searched(translated, monkeypatch, capsys):
-    times = iter([(10.0, 12.0), (11.0, 13.0), (15.0, 16.0)])
-    timed_search = translating._timed_search
-    monkeypatch.setattr(translating, "_timed_search", lambda *work: (timed_search(*work)[0], *next(times)))
-    monkeypatch.setattr(translating, "in_order", lambda find, batches, *_: map(find, batches))
+    """Also if a process on a GPU begins late, since it loads the model: its batch is the first."""
+    times = iter([(11.0, 13.0), (10.0, 12.0), (15.0, 16.0)])
+    search = Search.__call__
+    monkeypatch.setattr(Search, "__call__", lambda *work: (search(*work)[0], *next(times)))
+    monkeypatch.setattr(parallel_search, "in_order", lambda find, batches, *_: map(find, batches))
     translated("--max-tokens", "5", "--processes", "2")
-    assert "3 sentences in 4.0 s, 0.8 sentences and" in capsys.readouterr().err
+    assert "3 sentences in 6.0 s, 0.5 sentences and" in capsys.readouterr().err
 
 
 def test_progress_is_that_of_batches(translated, monkeypatch):
@@ -142,23 +199,23 @@ def test_progress_is_that_of_batches(translated, monkeypatch):
     assert done == [1, 2, 3]
 
 
-def test_processes_on_gpus_load_the_models_on_their_own(small_model, monkeypatch):
+def test_processes_on_gpus_load_the_models_on_their_own(small_model, monkeypatch, searches):
     """As if this process were the first of several, whose GPU is a CPU here."""
     devices = []
 
     def loaded(paths, load):
-        devices.append(load.device)
+        devices.append((load.device, torch.get_num_threads()))
         return SearchableModel(paths, replace(load, device="cpu"))
 
     here = SearchableModel([str(small_model)], LoadOptions(pretokenized=True))
-    search = SearchSettings(beam=3, max_len_b=6), 3, True, False
-    batch = Batch([here.translator(*search).encode(line) for line in LINES if line])
-    elsewhere = translating._SearchElsewhere([str(small_model)], replace(here.options, device="cuda"), search)
-    monkeypatch.setattr(translating, "SearchableModel", loaded)
-    elsewhere = pickle.loads(pickle.dumps(elsewhere))
-    for _ in range(2):
-        assert elsewhere(batch)[0] == translating._timed_search(here.translator(*search), batch)[0]
-    assert devices == ["cuda:0"]
+    arguments = SearchSettings(beam=3, max_len_b=6), 3, True, False
+    batch = Batch([here.translator(*arguments).encode(line) for line in LINES if line])
+    load = replace(here.options, device="cuda")
+    elsewhere = pickle.loads(pickle.dumps(SearchOnGPU(SearchableModel, [str(small_model)], load, arguments, 3)))
+    elsewhere.kind = loaded
+    for each in (Batch([]), batch, batch):
+        assert elsewhere(each)[0] == Search(here.translator(*arguments))(each)[0]
+    assert devices == [("cuda:0", 3)]
 
 
 @pytest.mark.thorough  # 2 s

@@ -1,0 +1,105 @@
+"""Searches for the translations of batches, by one process or several."""
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from posnet_fairseq.inference.arguments import LoadOptions
+from posnet_fairseq.inference.search.search_settings import SearchSettings
+from posnet_fairseq.inference.searchable import SearchableModel
+from posnet_fairseq.inference.translation import Translation
+from posnet_fairseq.inference.translator import Batch, Translator
+from posnet_fairseq.shared.processes import in_order, worker_number
+
+MOST = 16  # processes by default: each one needs memory for its batch
+
+Found = list[list[Translation]]  # for each source of a batch, best first
+_Timed = tuple[Found, float, float]  # with the times at which the search began and ended
+
+
+def processes_by_default(path: str, batches: int) -> int:
+    """Return the number of processes that translate a text on a CPU, with one thread each.
+
+    Threads that share a batch wait for each other at every operation. A pipe is read no earlier than its lines are
+    needed, by one process.
+
+    Args:
+        path: of the text; ``-`` is standard input.
+        batches: number of its first batches, at least.
+    """
+    is_file = os.path.isfile(0 if path == "-" else path)
+    return max(1, min(torch.get_num_threads(), batches, MOST)) if is_file else 1
+
+
+def threads_of_each(processes: int) -> int:
+    """Return the number of threads of each of a given number of processes."""
+    threads = torch.get_num_threads()
+    return threads if "OMP_NUM_THREADS" in os.environ else max(1, threads // processes)
+
+
+@dataclass
+class ParallelSearch:
+    """Search by `processes`, in the order of the batches.
+
+    Attributes:
+        find: is called by each process, by this one if there is 1.
+        start: of processes, as in :func:`posnet_fairseq.shared.processes.in_order`.
+        seconds: those of all searches of one process, or from the first to the last one of several.
+    """
+
+    find: Callable[[Batch], _Timed]
+    processes: int
+    start: str
+    seconds: float = 0.0
+
+    def __call__(self, batches: Iterable[Batch]) -> Iterator[Found]:
+        """Yield what is found for each batch."""
+        first, last = math.inf, -math.inf
+        advice = "Run again with fewer --processes."
+        for found, begin, end in in_order(self.find, batches, self.processes, self.start, advice):
+            first, last = min(first, begin), max(last, end)
+            self.seconds = self.seconds + end - begin if self.processes == 1 else last - first
+            yield found
+
+
+@dataclass
+class Search:
+    """Search in this process, or with a number of threads in a fork of it, which shares the models' memory."""
+
+    translator: Translator
+    threads: int | None = None
+
+    @torch.inference_mode()
+    def __call__(self, batch: Batch) -> _Timed:
+        """Return translations without their weights, and when the search began and ended."""
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        begin = time.perf_counter()
+        # Weights would reach another process as open files.
+        found = [[replace(each, attention=None) for each in several] for several in self.translator.translate(batch)]
+        return found, begin, time.perf_counter()
+
+
+@dataclass
+class SearchOnGPU:
+    """Search by one of several processes, each on a GPU of its own, which load the models when they get a batch."""
+
+    kind: type[SearchableModel]
+    paths: Sequence[str]
+    load: LoadOptions
+    arguments: tuple[SearchSettings, int, bool, bool]  # of the translator
+    threads: int
+    search: Search | None = None
+
+    def __call__(self, batch: Batch) -> _Timed:
+        """As :class:`Search`."""
+        if self.search is None and batch.sources:
+            torch.set_num_threads(self.threads)
+            model = self.kind(self.paths, replace(self.load, device=f"cuda:{worker_number()}"))
+            self.search = Search(model.translator(*self.arguments))
+        now = time.perf_counter()
+        return self.search(batch) if self.search else ([], now, now)
