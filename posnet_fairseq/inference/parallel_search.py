@@ -21,24 +21,23 @@ Found = list[list[Translation]]  # for each source of a batch, best first
 _Timed = tuple[Found, float, float]  # with the times at which the search began and ended
 
 
-def processes_by_default(path: str, batches: int) -> int:
-    """Return the number of processes that translate a text on a CPU, with one thread each.
+def processes_and_threads(given: int | None, path: str, batches: int) -> tuple[int, int]:
+    """Return the number of processes that translate a text, and the number of threads of each.
 
-    Threads that share a batch wait for each other at every operation. A pipe is read no earlier than its lines are
-    needed, by one process.
+    By default a file has processes with one thread each: threads that share a batch wait for each other at every
+    operation. A pipe is read no earlier than its lines are needed, by one process.
 
     Args:
+        given: number of processes; None for the default on a CPU.
         path: of the text; ``-`` is standard input.
-        batches: number of its first batches, at least.
+        batches: number of batches of the first window.
     """
-    is_file = os.path.isfile(0 if path == "-" else path)
-    return max(1, min(torch.get_num_threads(), batches, MOST)) if is_file else 1
-
-
-def threads_of_each(processes: int) -> int:
-    """Return the number of threads of each of a given number of processes."""
     threads = torch.get_num_threads()
-    return threads if "OMP_NUM_THREADS" in os.environ else max(1, threads // processes)
+    if given is not None:
+        return given, threads if "OMP_NUM_THREADS" in os.environ else max(1, threads // given)
+    is_file = os.path.isfile(0 if path == "-" else path)
+    processes = max(1, min(threads, batches, MOST)) if is_file else 1
+    return processes, threads if processes == 1 else 1
 
 
 @dataclass

@@ -22,8 +22,7 @@ from posnet_fairseq.inference.parallel_search import (
     ParallelSearch,
     Search,
     SearchOnGPU,
-    processes_by_default,
-    threads_of_each,
+    processes_and_threads,
 )
 from posnet_fairseq.inference.precision import check_device, resolve_dtype
 from posnet_fairseq.inference.search_options import settings_of, text_options, unless_given
@@ -89,8 +88,8 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     with outputs.open_output(options.output, work, options.resume, at_once=options.stream) as output:
         windows = _encoded(_windows(take, prefixes), output, translator, options, say)
         first = list(itertools.islice(windows, 1))
-        processes = options.processes or processes_by_default(options.input, sum(len(each) for _, each in first))
-        threads = threads_of_each(processes) if options.processes else 1
+        batches = sum(len(each) for _, each in first)
+        processes, threads = processes_and_threads(options.processes, options.input, batches)
         find: Search | SearchOnGPU = Search(translator, threads if processes > 1 else None)
         if processes > 1 and device == "cuda":
             load = replace(model.options, device=device, dtype=dtype)

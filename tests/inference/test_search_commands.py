@@ -14,7 +14,7 @@ from posnet_fairseq import api
 from posnet_fairseq.cli import translate
 from posnet_fairseq.inference import parallel_search, translating
 from posnet_fairseq.inference.arguments import LoadOptions
-from posnet_fairseq.inference.parallel_search import Search, SearchOnGPU, processes_by_default
+from posnet_fairseq.inference.parallel_search import Search, SearchOnGPU, processes_and_threads
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.searchable import SearchableModel
 from posnet_fairseq.inference.translator import Batch, Translator, batches_by_length
@@ -140,8 +140,8 @@ def test_pipes_and_streams_are_translated_by_one_process(small_model, tmp_path, 
         assert len(capsys.readouterr().out.splitlines()) == len(LINES)
         assert searches[0] == (1, "fork")
         searches.clear()
-    assert processes_by_default(__file__, 3) == 3
-    assert processes_by_default(__file__, 1000) == 7
+    assert processes_and_threads(None, __file__, 3) == (3, 1)
+    assert processes_and_threads(None, __file__, 1000) == (7, 1)
 
 
 def test_by_default_processes_find_the_same(translated, monkeypatch):
@@ -182,7 +182,7 @@ def test_sources_are_no_open_files_of_processes():
     assert done.stdout == f"{[[49, 2]] * 6}\n", done.stderr
 
 
-def test_seconds_are_those_in_which_any_process_searched(translated, monkeypatch, capsys):
+def test_seconds_of_processes_are_those_from_the_first_search_to_the_last(translated, monkeypatch, capsys):
     """Also if a process on a GPU begins late, since it loads the model: its batch is the first."""
     times = iter([(11.0, 13.0), (10.0, 12.0), (15.0, 16.0)])
     search = Search.__call__
