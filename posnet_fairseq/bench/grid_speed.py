@@ -105,6 +105,6 @@ def tables(options: Namespace) -> Iterator[Table | str]:
         shown.add_row(name, f"{time:.2f}", f"{memory:.2f}", mebibytes(peak), "" if floor is None else f"{floor:.2f}")
     yield shown
     yield (
-        "Time: CPU time, medians of ratios, of a call with its backward pass. Memory: the most that it allocates at "
-        "once. × products: against the matrix products alone that Translution takes. No dropout."
+        "Time: CPU time, or seconds on a GPU, medians of ratios, of a call with its backward pass. Memory: the most "
+        "that it allocates at once. × products: against the matrix products alone that Translution takes. No dropout."
     )

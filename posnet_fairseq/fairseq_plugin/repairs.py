@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -130,6 +131,18 @@ def resume_with_the_same_batches(
     return iterator
 
 
+@_replaces(checkpoint_utils, "load_checkpoint")
+def resume_fine_tuning_with_other_batches(load: Callable, cfg: Any, trainer: Any, **kwargs: Any) -> Any:
+    """Let a fine-tuning resume with ``--reset-dataloader``, which other batches need.
+
+    fairseq 0.12.3 refuses it with ``--finetune-from-model`` also where that is not used any more, since there is a last
+    checkpoint. Remove this when fairseq checks them together only at the beginning.
+    """
+    if Path(cfg.save_dir, "checkpoint_last.pt").exists():
+        cfg.finetune_from_model = None
+    return load(cfg, trainer, **kwargs)
+
+
 @_replaces(EpochBatchIterator, "_get_iterator_for_epoch")
 def fork_workers(make: Callable, batches: EpochBatchIterator, *args: Any, **kwargs: Any) -> Any:
     """Let Python 3.14 fork the workers that read batches, as earlier versions do.
@@ -162,7 +175,7 @@ def load_patience(load: Callable, trainer: Any, *args: Any, **kwargs: Any) -> di
     from fairseq_cli.train import should_stop_early
 
     extra_state = load(trainer, *args, **kwargs)
-    if extra_state and not trainer.cfg.checkpoint.reset_meters:
+    if extra_state and not kwargs.get("reset_meters"):  # as the first weights of a fine-tuning are loaded
         vars(should_stop_early).update(extra_state.get("patience", {}))
     return extra_state
 

@@ -13,7 +13,6 @@ import torch
 
 from posnet_fairseq.inference.stored_energies import parameter_count
 from posnet_fairseq.runs.training import Training, most_kept
-from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.disk import free_bytes
 from posnet_fairseq.shared.errors import DamagedError, UsageError, about, flag, last_error
 from posnet_fairseq.shared.failures import explain
@@ -78,10 +77,11 @@ def check(training: Training, average: int, others: Sequence[Path]) -> tuple[lis
         return added, remarks
 
 
-def try_options(arguments: Sequence[str]) -> None:
-    """Refuse arguments that fairseq-train would refuse."""
-    with _silence():
-        parse(arguments)
+def try_options(systems: Mapping[str, Sequence[str]]) -> None:
+    """Refuse arguments of systems, by their names, that fairseq-train would refuse."""
+    for name, arguments in systems.items():
+        with about(name), _silence():
+            parse(arguments)
 
 
 @contextlib.contextmanager
@@ -147,10 +147,7 @@ def refuse_other_endings(cfg: Any) -> None:
         for reason, names in FIXED.items():
             there = [name for name in names if hasattr(defaults, name)]
             other |= {flag(name): reason for name in there if getattr(cfg[section], name) != getattr(defaults, name)}
-    metric = cfg.checkpoint.best_checkpoint_metric
-    # Without label smoothing the loss orders checkpoints as the perplexity does, by which remove_old keeps them.
-    without_smoothing = cfg.criterion._name.removeprefix(PREFIX) == "cross_entropy"
-    if metric != "ppl" and not (metric == "loss" and without_smoothing):
+    if cfg.checkpoint.best_checkpoint_metric != "ppl":
         other["--best-checkpoint-metric"] = "the best checkpoint is that of the lowest perplexity (ppl)"
     for name, reason in other.items():
         raise UsageError(f"--options with {name}: in a recipe, {reason}. Leave it out.")

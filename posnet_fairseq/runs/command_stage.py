@@ -79,7 +79,9 @@ def settings_of(
 
 def surroundings(environment: Mapping[str, str]) -> dict[str, Any]:
     """Return versions, code and machine, for the record of an attempt with environment variables."""
-    commit, processor = _output("git", "rev-parse", "HEAD"), platform.machine()
+    commit, processor = "", platform.machine()
+    if _output("git", "rev-parse", "--show-toplevel") == str(Path(__file__).resolve().parents[2]):
+        commit = _output("git", "rev-parse", "HEAD")  # of posnet, which may be installed in another repository's folder
     if commit and _output("git", "status", "--porcelain", "-uno"):
         commit += " with changes"
     with contextlib.suppress(OSError):
@@ -127,10 +129,12 @@ class CommandStage:
 
     Attributes:
         made: the file that it makes, None if none in particular. A finished stage whose file is gone is done again.
-        source: the file that it is made of, or None. A finished stage is done again when this is newer.
+        source: the file that it is made of, or None. A finished stage is done again when this is newer. What is done
+            again may have other settings than before.
         settings: what it depends on; None: the command's own, see :func:`settings_of`.
         remedy: what to do if these have changed (default: how to do it again).
-        growing: a setting, a number. A stage that was done with less of it goes on.
+        growing: settings, the first a number. A stage that was done with less of that goes on, with the others as they
+            are now.
         prepare: called before the command, with nobody else at work in the folder, or before there is one.
     """
 
@@ -141,7 +145,7 @@ class CommandStage:
     source: Path | None = None
     settings: Mapping[str, str] | None = None
     remedy: str = ""
-    growing: str = ""
+    growing: Sequence[str] = ()
     prepare: Callable[[], None] = lambda: None
 
     @property
@@ -158,22 +162,24 @@ class CommandStage:
         return dict(settings_of(self.command) if self.settings is None else self.settings)
 
     def is_done(self) -> bool:
-        """Return whether nothing is left to do; refuse other settings than it was begun with."""
-        record, settings, name = self.record, self._depends(), self.growing
-        grows = name != "" and record.is_exceeded(name, int(settings[name]))
+        """Return whether nothing is left to do; refuse other settings than a stage was begun with that goes on."""
+        record, settings = self.record, self._depends()
+        if record.finished and self.made and (not self.made.exists() or self._is_outdated(self.made)):
+            return False
+        grows = self.growing and record.is_exceeded(self.growing[0], int(settings[self.growing[0]]))
         if grows:
-            settings[name] = record.content["settings"][name]
+            settings |= {name: then for name, then in record.content["settings"].items() if name in self.growing}
         if different := record.differences(settings):
             verb = "finished" if record.finished else "begun"
             remedy = self.remedy or f"To do it again, remove {shown(self.run / self.name)}.json."
             raise UsageError(
                 f"{shown(self.run)}: {self.name} was {verb} with other options ({'; '.join(different)}). {remedy}"
             )
-        if grows or not record.finished or (self.made and not self.made.exists()):
-            return False
-        if not (self.made and self.source and self.source.exists()):
-            return True
-        return self.made.stat().st_mtime_ns >= self.source.stat().st_mtime_ns
+        return record.finished and not grows
+
+    def _is_outdated(self, made: Path) -> bool:
+        source = self.source
+        return source is not None and source.exists() and made.stat().st_mtime_ns < source.stat().st_mtime_ns
 
     def perform(self, lock: int, environment: Mapping[str, str], watch: Callable[[], None]) -> None:
         """Run the command, which inherits the lock of the folder, and keep the record of the attempt.

@@ -1,6 +1,5 @@
 """Comparisons: several systems with one or more seeds each, trained and scored in one report. One is the quickstart."""
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,13 +8,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from posnet_eval.inputs.configuration import read_plan
-from posnet_fairseq.runs import commands
 from posnet_fairseq.runs.devices import shares
 from posnet_fairseq.runs.jobs import do_all
 from posnet_fairseq.runs.parsers import names, seed_numbers, whole_number
 from posnet_fairseq.runs.run_settings import STAGES, RunSettings, TrainingSettings
 from posnet_fairseq.runs.settings import refuse, setting
-from posnet_fairseq.runs.single_run import check_metrics, prepare_data, say
+from posnet_fairseq.runs.single_run import check_metrics, check_options, prepare_data, say
 from posnet_fairseq.runs.systems import System, chosen, find_list
 from posnet_fairseq.shared.errors import about, visible
 from posnet_fairseq.shared.progress import shown
@@ -73,16 +71,6 @@ def job(system: System, seed: int, settings: SystemsSettings, stages: Sequence[s
     return made
 
 
-def check_options(runs: Sequence[RunSettings]) -> None:
-    """Refuse options that fairseq-train does not understand, before the first run begins."""
-    from posnet_fairseq.runs.before_training import try_options
-
-    for each in {each.system: each for each in runs}.values():
-        with about(each.system):
-            try_options(commands.tried(each))
-    logging.getLogger().setLevel(logging.WARNING)  # importing fairseq has lowered it
-
-
 def compare(settings: ComparisonSettings, name: str = "", suffix: str = "") -> Path:
     """Train, average, precompute, translate, compare; return the folder of the comparison.
 
@@ -95,7 +83,7 @@ def compare(settings: ComparisonSettings, name: str = "", suffix: str = "") -> P
     systems = [System(system.name + suffix, system.mixer, system.options) for system in systems]
     # Seed by seed: all systems can be compared as soon as the first is done.
     jobs = [job(system, seed, settings) for seed in settings.seeds for system in systems]
-    parts = shares(settings.jobs, settings)[: len(jobs)]
+    parts = shares(min(settings.jobs, len(jobs)), settings)
     check_metrics(settings)
     check_options(jobs)
     comparison = Comparison(

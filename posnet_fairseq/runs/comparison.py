@@ -116,19 +116,23 @@ class Comparison:
         from posnet_eval.report import publish
         from posnet_fairseq.plots import style
 
+        self._read_labels()
+        if self.folder.exists():
+            publish.check(self.folder / "report", ())
+            style.refuse_foreign(style.files_of(self.folder / "curves", ("png",)))
+
+    def _read_labels(self) -> None:
         if (path := self.folder / PLAN).exists():
             given = read_yaml(path, _Labeled).systems
             labels = given.items() if isinstance(given, dict) else ()
             self.labels |= {system: label for system, label in labels if system in self.runs and label}
-        if self.folder.exists():
-            publish.check(self.folder / "report", ())
-            style.refuse_foreign(style.files_of(self.folder / "curves", ("png",)))
 
     def make(self, baselines: Sequence[str], metrics: str) -> None:
         """Write comparison.yaml, score it into report/, and draw curves.png."""
         from posnet_fairseq.plots import curves  # takes matplotlib along, which nothing needs before the runs are done
 
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._read_labels()  # again: they may have been edited during the training
         data = TranslationData.read(self.data)
         plan = {
             "systems": self.labels,

@@ -3,6 +3,7 @@
 import os
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
 from posnet_fairseq.runs.run_settings import TrainingSettings
 from posnet_fairseq.runs.settings import given, refuse
@@ -12,9 +13,9 @@ from posnet_fairseq.shared.processes import cores
 def gpus() -> tuple[int, bool]:
     """Return the number of GPUs, and whether all have bf16 (compute capability 8.0)."""
     try:
-        found = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.strip()
-    except OSError:
-        found = ""
+        found = bool(subprocess.run(["nvidia-smi", "-L"], capture_output=True).stdout.strip())
+    except OSError:  # containers may have the driver without its programs
+        found = any(Path("/dev").glob("nvidia[0-9]*"))
     if not found:
         return 0, False  # without the seconds that importing torch takes
     import torch

@@ -74,7 +74,7 @@ def train_language_models(settings: LanguageModelSettings) -> None:
 
 def _train_one(run: Path, data: Path, mixer: str, settings: LanguageModelSettings, device: list[str]) -> None:
     user_dir = ["--user-dir", str(settings.user_dir or short(USER_DIR))]
-    places = {"RUN": run, "posnet_fairseq": USER_DIR, "USER_DIR": settings.user_dir or USER_DIR}
+    places = {"RUN": run, "posnet_fairseq": short(USER_DIR), "USER_DIR": settings.user_dir or USER_DIR}
     # Blocks of 160 tokens, eight at a time, and clipping, weight decay and cosine schedule as in the paper's App. I.3.
     # Its learning rate is lost in the text: the one here suits the default text.
     blocks = "--task language_modeling --tokens-per-sample 160 --batch-size 8 --required-batch-size-multiple 1".split()
@@ -92,7 +92,7 @@ def _train_one(run: Path, data: Path, mixer: str, settings: LanguageModelSetting
     train(run, Training(["fairseq-train"], list(map(str, arguments))), 1, Work(), places, remedy)
     best = run / "checkpoints" / "checkpoint_best.pt"
     command = ["fairseq-eval-lm", str(data), *user_dir, *blocks, "--gen-subset", "test", *device, "--path", str(best)]
-    do(CommandStage(run, "eval", command, settings=settings_of(command, places=places)))
+    do(CommandStage(run, "eval", command, run / "eval.log", best, settings_of(command, places=places)))
 
 
 def _prepared(text: Path | None) -> Path:

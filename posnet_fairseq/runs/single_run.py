@@ -19,7 +19,7 @@ from posnet_fairseq.runs import commands
 from posnet_fairseq.runs.command_stage import CommandStage, Work, do, last_attempt, settings_of
 from posnet_fairseq.runs.devices import Device, find_device
 from posnet_fairseq.runs.parsers import names
-from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings, TranslationData
+from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings, TranslationData, short
 from posnet_fairseq.runs.settings import given
 from posnet_fairseq.runs.training import LENGTH, train
 from posnet_fairseq.shared.errors import UsageError, visible
@@ -46,7 +46,7 @@ def run(settings: RunSettings, work: Work | None = None) -> None:
         if not (folder / f"test.{source}").exists():
             raise UsageError(
                 f"{folder} has no test set (test.{source}): make it with posnet-prepare corpus --test FILE FILE, or "
-                "name the stages train average precompute."
+                "give posnet-run corpus the stages train average precompute."
             )
     for stage in settings.stages:
         if stage == "prepare":
@@ -85,7 +85,7 @@ class Run:
     def _places(self) -> Mapping[str, Path]:
         """Folders that may be moved."""
         settings = self.settings
-        places = {"RUN": settings.run, "DATA": settings.data_folder, "posnet_fairseq": commands.USER_DIR}
+        places = {"RUN": settings.run, "DATA": settings.data_folder, "posnet_fairseq": short(commands.USER_DIR)}
         return places | ({"USER_DIR": settings.user_dir} if settings.user_dir else {})
 
     def train(self) -> None:
@@ -106,7 +106,7 @@ class Run:
         more = {"tokens an update": str(settings.tokens), "dataset": self.data.key}
         if settings.init_from:
             more["weights at the beginning"] = digest(settings.init_from, "sha256")
-        remedy = "Give this run a name of its own (--name ...), or remove that folder."
+        remedy = "Give another name (--name, or in the file of systems) or folder (--runs), or remove that folder."
         train(settings.run, training, settings.average, work, self._places, remedy, more)
 
     def average(self) -> None:
@@ -177,6 +177,13 @@ def check_metrics(settings: TrainingSettings) -> None:
         get_metric(name, options).fetch(download=not settings.dry_run)
 
 
+def check_options(runs: Sequence[RunSettings]) -> None:
+    """Refuse options that fairseq-train does not understand before hours of work, not after."""
+    from posnet_fairseq.runs.before_training import try_options  # imports torch
+
+    elsewhere(try_options, {each.system: commands.tried(each) for each in runs})
+
+
 def prepare_data(settings: RunSettings) -> None:
     """Make the dataset, unless it is there."""
     folder = settings.data_folder
@@ -187,10 +194,7 @@ def prepare_data(settings: RunSettings) -> None:
     elif settings.dry_run:
         show(commands.prepare(settings.dataset, folder))
     else:
-        # Whatever would be refused later, refuse it before hours of work.
-        from posnet_fairseq.runs.before_training import try_options  # imports torch
-
-        elsewhere(try_options, commands.tried(settings))
+        check_options([settings])
         settings.runs_folder.mkdir(parents=True, exist_ok=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
         run_attached(commands.prepare(settings.dataset, folder))

@@ -75,5 +75,5 @@ def chosen(path: Path | None, mixers: str) -> tuple[str, Sequence[System]]:
         )
     if path:
         return path.stem, systems
-    number = f"{len(words)}-mixers-{hashlib.sha256(mixers.encode()).hexdigest()[:6]}"
-    return "+".join(words) if len(words) <= 4 else number, systems
+    digest = hashlib.sha256(" ".join(words).encode()).hexdigest()
+    return "+".join(words) if len(words) <= 4 else f"{len(words)}-mixers-{digest[:6]}", systems

@@ -19,6 +19,7 @@ from posnet_fairseq.shared.selection import best_index
 
 LINES = 10  # about progress, where there is no terminal
 LENGTH = "--max-update"
+GROWING = (LENGTH, "--save-interval-updates", "--log-interval")  # the distances of a size depend on the length
 _RECORD = re.compile(r"\| INFO \| (train_inner|valid) \| (\{.*\})\s*$")
 _NUMBERED = re.compile(r"checkpoint_\d+_(\d+)\.pt")
 # checkpoint_last.pt, checkpoint_best.pt, and one that is being written; after the training, two thirds of the latter's
@@ -196,7 +197,7 @@ def train(
     arguments = training.arguments
     folder, updates = Path(option(arguments, "--save-dir")), int(option(arguments, LENGTH))
     settings = settings_of(["fairseq-train", *arguments], more, places)
-    stage = CommandStage(run, "train", training.command, settings=settings, remedy=remedy, growing=LENGTH)
+    stage = CommandStage(run, "train", training.command, settings=settings, remedy=remedy, growing=GROWING)
 
     def prepare() -> None:
         from posnet_fairseq.runs import before_training  # imports torch

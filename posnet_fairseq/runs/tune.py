@@ -9,13 +9,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from posnet_fairseq.runs.compare import SystemsSettings, check_options, job
+from posnet_fairseq.runs.compare import SystemsSettings, job
 from posnet_fairseq.runs.devices import shares
 from posnet_fairseq.runs.jobs import do_all
 from posnet_fairseq.runs.parsers import fraction, rate, several, whole_number
 from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.runs.settings import refuse, setting
-from posnet_fairseq.runs.single_run import prepare_data, say
+from posnet_fairseq.runs.single_run import check_options, prepare_data, say
 from posnet_fairseq.runs.systems import System, chosen, find_mixer
 from posnet_fairseq.runs.training import best_validation
 from posnet_fairseq.shared.errors import UsageError, flag
@@ -70,8 +70,7 @@ def tune(settings: TuneSettings) -> Path:
     the least perplexity on the validation set is kept; then those of the next option.
     """
     name, systems = chosen(settings.systems, settings.mixers)
-    folder = settings.runs_folder / f"tune_{name}_{settings.size}"
-    parts = shares(settings.jobs, settings)
+    folder = settings.runs_folder / f"tune_{name}_{settings.size}_s{settings.seed}"
     jobs = [job(system, settings.seed, settings) for system in systems]
     _refuse_chosen(jobs)
     check_options(jobs)
@@ -88,7 +87,7 @@ def tune(settings: TuneSettings) -> Path:
             for value in getattr(settings, field)
         }
         todo = [each for each, (name, _) in tried.items() if each.run.name not in trials[name]]
-        diverged = do_all(todo, parts, DIVERGED)
+        diverged = do_all(todo, shares(min(settings.jobs, len(todo)), settings), DIVERGED) if todo else ()
         if settings.dry_run:
             continue
         for each in todo:

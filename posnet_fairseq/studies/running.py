@@ -1,6 +1,7 @@
 """Runs of a study, each of which leaves a result: its beam, translations, precision, size, cost and curves."""
 
 import dataclasses
+import itertools
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -11,13 +12,12 @@ from typing import Any
 from posnet_eval.metrics.base import Metric
 from posnet_fairseq.runs import commands, parsers, training
 from posnet_fairseq.runs.command_stage import Work
-from posnet_fairseq.runs.compare import check_options
 from posnet_fairseq.runs.comparison import MODEL, decoding_speed, parameters, peak_memory
 from posnet_fairseq.runs.devices import Device, shares
 from posnet_fairseq.runs.jobs import do_all
 from posnet_fairseq.runs.run_settings import RunSettings, TranslationData, hyperparameters
-from posnet_fairseq.runs.settings import Settings, given, setting
-from posnet_fairseq.runs.single_run import Run, prepare_data, run_attached, say, stage_of
+from posnet_fairseq.runs.settings import Settings, given, refuse, setting
+from posnet_fairseq.runs.single_run import Run, check_options, prepare_data, run_attached, say, stage_of
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_folder
 from posnet_fairseq.shared.progress import shown
@@ -102,14 +102,15 @@ def run_study(settings: StudySettings) -> None:
         check_options(todo)
         prepare_data(todo[0])
         _refuse_other_data(study, todo[0], settings)
-        parts = shares(settings.jobs, todo[0])
+        parts = shares(min(settings.jobs, len(todo)), todo[0])
         do_all(todo, parts, then=lambda run, work: write_result(study, run, settings, work))
 
 
 def write_result(study: Study, run_settings: RunSettings, settings: StudySettings, work: Work) -> None:
-    """Measure the model of a run whose stages are done, on one CPU, beside a run of the baseline; write the result."""
+    """Measure the model of a run whose stages are done, on one core, beside a run of the baseline; write the result."""
     if settings.dry_run:
         return
+    work = dataclasses.replace(work, environment={**work.environment, "OMP_NUM_THREADS": "1"})
     run = Run(run_settings, TranslationData.read(run_settings.data_folder), Device("cpu", 1), work)
     metrics = study.metrics(run.data.target, run.data.lowercase)
     beam, tried = choose_beam(run, study.beams, metrics["bleu"])
@@ -120,7 +121,7 @@ def write_result(study: Study, run_settings: RunSettings, settings: StudySetting
         "settings": protocol_of(study, run_settings),
         "data": {"key": run.data.key, "source": run.data.source, "target": run.data.target},
         "search": {"beam": beam, "validation_bleu": tried},
-        "training": training_of(run_settings.run) | {"precision": settings.precision, "cost": cost_of(run, baseline)},
+        "training": training_of(run_settings.run) | {"cost": cost_of(run, baseline)},
         "model": model_of(run_settings),
         "test_sets": translated(searching, metrics),
     }
@@ -135,12 +136,16 @@ def chosen(study: Study, settings: StudySettings) -> list[tuple[str, int]]:
 
     A seed that is asked for by number is made of every system that is asked for, also beyond the protocol's.
     """
-    systems = settings.only or tuple(study.systems)
+    systems = tuple(dict.fromkeys(settings.only)) or tuple(study.systems)
     for name in systems:
         parsers.check_known(given("only", name), name, study.systems)
     beyond = settings.seed and settings.only
     seeds = settings.seed or sorted({seed for name in systems for seed in study.systems[name].seeds})
-    return [(name, seed) for seed in seeds for name in systems if beyond or seed in study.systems[name].seeds]
+    found = [(name, seed) for seed in seeds for name in systems if beyond or seed in study.systems[name].seeds]
+    if not found:
+        asked = ",".join(map(str, seeds))
+        refuse("seed", asked, "the protocol has no run with it. Name systems with --only to go beyond the protocol.")
+    return found
 
 
 def run_of(study: Study, system: str, seed: int, settings: StudySettings) -> RunSettings:
@@ -194,13 +199,19 @@ def translated(run: Run, metrics: Mapping[str, Metric]) -> dict[str, Any]:
         for precision, more in {"float32": (), "int8": ("--dtype", "int8")}.items():
             output, stage = f"{name}.{precision}.{run.data.target}", f"{stage_of('translate', name)}-{precision}"
             run.translate_set(stage, name, output, *more)
-            attempts = Record(run.settings.run / f"{stage}.json").content["attempts"]
-            seconds = [attempt.get("cpu_seconds") for attempt in attempts]  # None of one that was killed
             of_test_set[precision] = _scored(run, metrics, output, name) | {
-                "cpu_seconds": None if None in seconds else round(sum(seconds), 1),
+                "cpu_seconds": _cpu_seconds(Record(run.settings.run / f"{stage}.json")),
                 "sentences_per_second": decoding_speed(run.settings.run, stage),
             }
     return found
+
+
+def _cpu_seconds(record: Record) -> float | None:
+    """Return CPU seconds of a finished stage, of all attempts since it was finished before; None if one was killed."""
+    *earlier, last = record.content["attempts"]
+    since = itertools.takewhile(lambda attempt: attempt["outcome"] != "finished", reversed(earlier))
+    seconds = [attempt.get("cpu_seconds") for attempt in (last, *since)]
+    return None if None in seconds else round(sum(seconds), 1)
 
 
 def model_of(settings: RunSettings) -> dict[str, int]:
@@ -222,6 +233,8 @@ def training_of(run: Path) -> dict[str, Any]:
     step = max(1, len(train) // 100)
     perplexity, best = training.best_validation(log)
     last = content["attempts"][-1]
+    commands_run = [attempt["command"] for attempt in content["attempts"]]
+    precisions = {next((name for name in ("bf16", "fp16") if f"--{name}" in words), "fp32") for words in commands_run}
     cpu_seconds = training.cpu_seconds_per_update(log) if "--cpu" in last["command"] else None
     if cpu_seconds and "--nproc-per-node" in last["command"]:  # the log has those of one process
         cpu_seconds *= int(training.option(last["command"], "--nproc-per-node"))
@@ -232,6 +245,7 @@ def training_of(run: Path) -> dict[str, Any]:
         "seconds": content["seconds"],
         "cpu_seconds_per_update": cpu_seconds,
         "attempts": len(content["attempts"]),
+        "precision": " and ".join(sorted(precisions)),
         "tokens_per_second": training.training_speed(log),
         "peak_memory_bytes": peak_memory(run),
         "validation": {"updates": list(valid), "perplexity": list(valid.values())},

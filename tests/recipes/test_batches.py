@@ -113,6 +113,10 @@ def test_training_that_has_begun_keeps_its_batches(monkeypatch, finished, capsys
         assert [option(again, flag) for flag in ("--max-tokens", "--update-freq")] == batch
     assert "takes about" not in capsys.readouterr().err
     assert tokens_of(settings("--tokens", "10000", "--max-tokens", "300"), gpu(0)) == 300
+    if not finished:  # what failed later, maybe for want of memory, is not kept
+        record.begin({}, command=[word.replace("2500", "5000") for word in first.command])
+        record.end("exit code 1")
+        assert tokens_of(run, gpu(0)) == 2500
 
 
 @pytest.mark.parametrize(("tokens", "most", "batches", "expected"), [(25_000, 8334, 3, 8333), (10_000, 2999, 4, 2500)])

@@ -72,6 +72,19 @@ def test_fine_tuning_begins_with_the_weights(world):
         finish(world, "special", "--updates", "2", "--lr", "1e-12", "--init-from", other, *ALREADY)
 
 
+def test_fine_tuning_goes_on_with_other_batches_and_has_patience_of_its_own(world):
+    general = model_of(world, name="checkpoints/checkpoint_last.pt")
+    content = torch.load(general, weights_only=False)
+    content["extra_state"]["patience"] = {"best": 0.0, "num_runs": 1}
+    torch.save(content, world / "patient.pt")
+    words = ["--name", "tuned", "--init-from", world / "patient.pt", "--patience", "2", "train"]
+    finish(world, "special", "--updates", "4", *words)
+    checkpoints = world / "runs/special/tuned_tiny_s1/checkpoints"
+    assert list(checkpoints.glob("checkpoint_*_4.pt"))  # it is not ended at update 2 by what was better before
+    finish(world, "special", "--updates", "6", *words, "--max-tokens", "100")
+    assert list(checkpoints.glob("checkpoint_*_6.pt"))
+
+
 @pytest.mark.parametrize("name", ["averaged.pt", "checkpoints/checkpoint_last.pt"])
 def test_averaged_and_raw_checkpoints_are_taken(world, name):
     check(world, model_of(world, name=name), "--dropout 0.3")

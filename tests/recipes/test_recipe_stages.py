@@ -77,8 +77,9 @@ def test_a_record_of_version_0_2_0_is_as_good(tmp_path):
 
 
 def test_a_stage_goes_on_when_a_number_has_grown(tmp_path):
-    def stage(number, *more):
-        return CommandStage(tmp_path, "work", [*python("print('x')"), "--max", number, *more], growing="--max")
+    def stage(number, *more, interval="1"):
+        command = [*python("print('x')"), "--max", number, "--interval", interval, *more]
+        return CommandStage(tmp_path, "work", command, growing=("--max", "--interval"))
 
     do(stage("9"))
     assert stage("9").is_done()
@@ -87,8 +88,10 @@ def test_a_stage_goes_on_when_a_number_has_grown(tmp_path):
         stage("8").is_done()
     with pytest.raises(UsageError, match=r"\(--new: not given then, given now\)"):
         stage("10", "--new").is_done()
-    do(stage("10"))
-    assert stage("10").is_done()
+    with pytest.raises(UsageError, match="--interval: 1 then, 2 now"):
+        stage("9", interval="2").is_done()
+    do(stage("10", interval="2"))
+    assert stage("10", interval="2").is_done()
     record = Record(tmp_path / "work.json")
     of_each = [attempt["seconds"] for attempt in record.content["attempts"]]
     assert len(of_each) == 2
@@ -132,10 +135,13 @@ def test_what_is_made_of_something_newer_is_done_again(tmp_path):
     stage = CommandStage(tmp_path / "run", "work", ["touch", str(made)], made, source)
     do(stage)
     assert stage.is_done()
+    other = CommandStage(tmp_path / "run", "work", ["touch", "--no-create", str(made)], made, source)
+    with pytest.raises(UsageError, match="finished with other options"):
+        other.is_done()
     os.utime(source, ns=(made.stat().st_mtime_ns + 1,) * 2)
     assert not stage.is_done()
-    do(stage)
-    assert stage.is_done()
+    do(other)
+    assert other.is_done()
 
 
 def test_failure_says_what_the_command_said_and_is_done_again(tmp_path):

@@ -128,11 +128,13 @@ def test_disk_space_is_reckoned_well(one):
 @pytest.mark.thorough  # 6 s
 def test_check_before_a_training_knows_all_architectures(world):
     """In its own process, in which nothing else has registered them."""
-    elsewhere(before_training.try_options, [str(world / "tiny corpus"), "--arch", "rposnet_tiny"])
+    elsewhere(before_training.try_options, {"a": [str(world / "tiny corpus"), "--arch", "rposnet_tiny"]})
     task = ["--arch", "gpt_a_attention", "--task", "language_modeling"]
-    elsewhere(before_training.try_options, [str(world / "tiny corpus"), *task])
+    elsewhere(before_training.try_options, {"a": [str(world / "tiny corpus"), *task]})
     with pytest.raises(UsageError, match="fairseq-train: unrecognized arguments: --no-such-option"):
-        elsewhere(before_training.try_options, [str(world / "tiny corpus"), "--arch", "shaw_tiny", "--no-such-option"])
+        elsewhere(
+            before_training.try_options, {"a": [str(world / "tiny corpus"), "--arch", "shaw_tiny", "--no-such-option"]}
+        )
 
 
 def test_a_schedule_that_depends_on_its_length_is_not_lengthened(world):

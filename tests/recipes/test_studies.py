@@ -149,6 +149,12 @@ def test_what_has_a_result_is_not_made_again(made, tmp_path):
     assert made() == []
 
 
+def test_seeds_beyond_the_protocol_are_made_of_systems_that_are_named(made):
+    with pytest.raises(UsageError, match=r"--seed 4,5: the protocol has no run with it\. Name systems with --only"):
+        made(seed="4 5")
+    assert made(seed="4", only="fouriernet rposnet fouriernet") == [("fouriernet", 4), ("rposnet", 4)]
+
+
 def test_a_result_of_another_protocol_is_refused(made, tmp_path):
     result(tmp_path, updates="9")
     with pytest.raises(UsageError, match=r"rposnet_s1\.json was made under another protocol \(updates\). Remove it"):
@@ -193,7 +199,20 @@ def test_cpu_time_of_an_update_is_that_of_all_processes(tmp_path, command, secon
     record = Record(tmp_path / "train.json")
     record.begin({}, command=command.split(), commit="", versions={}, machine={})
     record.end("finished", seconds=3)
-    assert running.training_of(tmp_path)["cpu_seconds_per_update"] == seconds
+    found = running.training_of(tmp_path)
+    assert (found["cpu_seconds_per_update"], found["precision"]) == (seconds, "fp32")
+    record.begin({}, command=[*command.split(), "--bf16"], commit="", versions={}, machine={})
+    assert running.training_of(tmp_path)["precision"] == "bf16 and fp32"
+
+
+def test_cpu_time_of_a_translation_is_that_of_the_last_time_it_was_done(tmp_path):
+    record = Record(tmp_path / "translate.json")
+    for outcome, seconds in (("interrupted", 1), ("finished", 2), ("exit code 1", 4), ("finished", 8)):
+        record.begin({})
+        record.end(outcome, cpu_seconds=seconds)
+    assert running._cpu_seconds(record) == 12
+    del record.content["attempts"][2]["cpu_seconds"]  # it was killed
+    assert running._cpu_seconds(record) is None
 
 
 @pytest.mark.thorough  # 45 s: a run from the training to five translations

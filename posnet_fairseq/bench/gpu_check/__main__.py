@@ -117,7 +117,7 @@ def outcome_of(section: Section, folder: Path, again: bool) -> Outcome:
     except UsageError as error:
         problem = f"\n{error}"
     state = "failed" if problem else "passed"
-    return Outcome(state, last_attempt(stage.log) + problem, stage.record.content["attempts"][-1]["seconds"])
+    return Outcome(state, last_attempt(stage.log) + problem, stage.record.content["attempts"][-1].get("seconds", ""))
 
 
 def report(outcomes: dict[str, Outcome], gpus: int) -> Iterator[str]:
