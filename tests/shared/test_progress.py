@@ -1,5 +1,10 @@
 """Bars: what is done, how fast, and the time left."""
 
+import os
+import pty
+import subprocess
+import sys
+
 import pytest
 
 from posnet_fairseq.shared import progress
@@ -51,3 +56,24 @@ def test_a_log_has_no_bars_whatever_the_colors(clock, capsys, monkeypatch):
         clock[0] += 10
         bar.move_to(10)
     assert capsys.readouterr().err == "train            10.0 s, 10 updates, 1 updates/s\n"
+
+
+def test_results_beside_a_bar_on_a_terminal_reach_their_file(tmp_path):
+    """rich shows what is printed beside a bar above it, on the terminal."""
+    program = """
+from posnet_fairseq.shared.files import save_lines
+from posnet_fairseq.shared.progress import ProgressReporter
+
+with ProgressReporter().bar("translating") as bar:
+    bar.move_to(1)
+    save_lines("-", ["a line"])
+"""
+    master, terminal = pty.openpty()
+    with open(tmp_path / "out", "w") as out:
+        done = subprocess.Popen([sys.executable, "-c", program], stdout=out, stderr=terminal)
+        assert done.wait() == 0
+    shown = os.read(master, 2**16)
+    os.close(terminal)
+    os.close(master)
+    assert b"translating" in shown
+    assert (tmp_path / "out").read_text() == "a line\n"
