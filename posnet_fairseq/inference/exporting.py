@@ -40,6 +40,10 @@ def export(options: argparse.Namespace, scores: Sequence[str]) -> None:
     _check_options(options, state)
     vocabulary, data = read_vocabulary(state, options.data)
     model, note = _prepared(options.checkpoint, state, vocabulary)
+    if options.onnx:
+        from posnet_fairseq.inference import onnx_export
+
+        onnx_export.check(model, options.checkpoint)
     refuse_other_dictionaries(options.checkpoint, state, vocabulary, data)
     with about(options.checkpoint):
         weights = weights_of(model, state)
@@ -56,9 +60,7 @@ def export(options: argparse.Namespace, scores: Sequence[str]) -> None:
             cfg = checkpoints.model_options(state)
             ctranslate2_export.write(model.float(), cfg, vocabulary, folder / CTRANSLATE2)
         if options.onnx:
-            from posnet_fairseq.inference import onnx_export
-
-            onnx_export.write_checked(model.float(), folder, options.checkpoint)
+            onnx_export.write_checked(model.float(), folder)
     if note:
         print(note)
     files = sorted(each for each in options.out.rglob("*") if each.is_file())

@@ -216,12 +216,11 @@ def _export(graph: nn.Module, example: tuple[Tensor, ...], path: Path, **how: An
 
 
 @torch.no_grad()
-def write_checked(model: Any, folder: Path, name: str) -> None:
-    """Write graphs of the model of a checkpoint, also with 8-bit weights, and translate random sentences with them.
+def write_checked(model: Any, folder: Path) -> None:
+    """Write graphs of a model that :func:`check` accepts, also with 8-bit weights, and translate random sentences.
 
     The model is in evaluation mode, in float32 on the CPU. It is changed.
     """
-    check(model, name)
     with console().status("tracing the encoder and a step of the decoder"):
         write(model, folder)
         write_int8(model, folder)

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import fcntl
 import functools
 import hashlib
 import io
@@ -16,7 +15,8 @@ from typing import Any, TextIO
 from posnet_fairseq.inference.model_folder import files_of_models
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_place, check_stdout, reading, rescued, save_lines
-from posnet_fairseq.shared.output_paths import descriptor, resolved
+from posnet_fairseq.shared.output_paths import descriptor, is_same_file, resolved
+from posnet_fairseq.shared.processes import try_lock
 from posnet_fairseq.shared.records import changed
 
 _KIND = "posnet-translate 1"  # first entry of OUTPUT.partial: what it is, and the version of its format
@@ -29,6 +29,7 @@ class Stream:
     """Standard output, a pipe or an open file, to which `write` writes the lines of each window at once."""
 
     write: Callable[[Sequence[str]], None]
+    remark: str = ""
 
     def has(self, texts: Texts) -> bool:
         """Return whether the next window is done."""
@@ -47,8 +48,10 @@ class FinishedWindows:
 
     A window is appended when it is done. What follows the last whole line, because the process was killed while it
     wrote, is dropped. What was left of other `work`, plain values that the translations depend on besides the lines, is
-    refused with `resume`, and else replaced.
+    refused with `resume`, and else replaced, which a `remark` says.
     """
+
+    remark = ""
 
     def __init__(self, output: str, work: Mapping[str, Any], resume: bool) -> None:
         self.path, self._output = place_beside(output), output
@@ -57,13 +60,15 @@ class FinishedWindows:
             raise foreign
         with reading(self.path):
             self._file = io.FileIO(self.path, "a+")  # without a buffer: what was written survives the process
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self._file.close()
-            raise UsageError(f"{self.path}: another process writes to it. Wait, or give another output.") from error
-        except OSError:  # some file systems have no locks
-            pass
+        with contextlib.ExitStack() as refused:
+            refused.callback(self._file.close)
+            if not try_lock(self._file.fileno()):
+                raise UsageError(f"{self.path}: another process writes to it. Wait, or give another output.")
+            self._read(work, resume, foreign)
+            refused.pop_all()
+
+    def _read(self, work: Mapping[str, Any], resume: bool, foreign: UsageError) -> None:
+        """Find the windows that are done."""
         self._number = 0  # of the next window
         self._digests, self._ends = list[str](), list[int]()  # of the windows; where each line of the file ends
         self._head = json.loads(json.dumps({"kind": _KIND, **work}))
@@ -74,12 +79,10 @@ class FinishedWindows:
             raise foreign
         for end, line in self._lines():
             if not self._ends and line != self._head:
+                other = f"{self.path} is of other work, with a difference in: {', '.join(changed(line, self._head))}"
                 if resume:
-                    names = ", ".join(changed(line, self._head))
-                    raise UsageError(
-                        f"{self.path} is of other work, with a difference in: {names}. Give the same as then, or "
-                        "remove the file to begin anew."
-                    )
+                    raise UsageError(f"{other}. Give the same as then, or remove the file to begin anew.")
+                self.remark = f"{other}; it is replaced"
                 break
             if self._ends:
                 self._digests.append(line["texts"])
@@ -144,7 +147,7 @@ def open_output(
 ) -> Iterator[Stream | FinishedWindows]:
     """Open the output of a translation: ``-``, a pipe, or a file, which is complete or absent.
 
-    A pipe is opened `at_once`, which waits for its reader, or when there is something to write.
+    A pipe is opened `at_once`, which waits for its reader, or when there is something to write, or at the end.
     """
     if output == "-":
         yield Stream(lambda lines: save_lines("-", lines))
@@ -165,6 +168,7 @@ def open_output(
             if at_once:
                 opened()
             yield Stream(write)
+            opened()  # also if there was nothing to write: its reader waits for the end
     else:
         with contextlib.closing(FinishedWindows(output, work, resume)) as finished:
             yield finished
@@ -178,6 +182,9 @@ def check_places(options: argparse.Namespace) -> None:
     output, is_stream = options.output, True
     if output == "-":
         check_stdout()
+        for path in inputs:
+            if is_same_file("/dev/stdout", path):
+                raise UsageError(f"standard output is the same file as {path}, which is read. Give another file.")
     else:
         check_place(output, "--output", inputs)
         is_stream = resolved(output, f"--output {output}")[1]
@@ -198,6 +205,10 @@ def check_places(options: argparse.Namespace) -> None:
         problem = f"--processes {options.processes} with --stream: leave one of the two out"
     if problem:
         raise UsageError(f"{problem}.")
+    for path in [options.input, *([second] if second and prefix_text(options) is None else [])]:
+        if path != "-":  # one that is not there is missed before the model is loaded
+            with reading(Path(path)):
+                os.stat(path)
 
 
 def prefix_text(options: argparse.Namespace) -> str | None:
@@ -218,6 +229,15 @@ def place_beside(output: str) -> Path:
     """Return the place of OUTPUT.partial."""
     place, _ = resolved(output, f"--output {output}")
     return place.with_name(os.fsdecode(os.fsencode(place.name)[:_LONGEST]) + ".partial")
+
+
+def recorded(output: str, name: str) -> Any:
+    """Return what OUTPUT.partial says about its work under a name; None if it says nothing or is not there."""
+    head = None
+    if output != "-" and not resolved(output, f"--output {output}")[1]:
+        with contextlib.suppress(OSError, ValueError), open(place_beside(output), "rb") as file:
+            head = json.loads(file.readline(2**20))
+    return head.get(name) if isinstance(head, dict) else None
 
 
 def _digest(texts: Texts) -> str:

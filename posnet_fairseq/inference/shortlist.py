@@ -14,7 +14,7 @@ from posnet_fairseq.inference.lexicon import Corpus, learn_lexicon
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_file, replacing, utf8_name
 from posnet_fairseq.text.binary_format import binarized_set, read_tokens
-from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
+from posnet_fairseq.text.dictionary import Dictionary, Vocabulary, dictionary_file
 
 _KIND = "posnet shortlist 1"  # what a file is, and the version of its format
 BEST, FREQUENT = 40, 100
@@ -94,6 +94,10 @@ def make_shortlist(folder: str | Path, vocabulary: Vocabulary, best: int = BEST,
     the directory that fairseq-preprocess wrote, are learned from.
     """
     stem = binarized_set(Path(folder), "train", vocabulary.languages)
+    for language, dictionary in zip(vocabulary.languages, vocabulary.dictionaries, strict=True):
+        path = Path(folder, dictionary_file(language))
+        if path.exists() and Dictionary.load(path) != dictionary:
+            raise UsageError(f"{path} is not the model's dictionary. Give the data that the model was trained on.")
     source, target = (
         _corpus(f"{stem}.{language}", len(dictionary))
         for language, dictionary in zip(vocabulary.languages, vocabulary.dictionaries, strict=True)

@@ -1,4 +1,4 @@
-"""Tables in place of energies that depend on positions only: PosNet (Schmidt and Di Gangi, WMT 2023) Section 4.3."""
+"""Tables in place of energies of positions only: PosNet (Schmidt and Di Gangi, WMT 2023) Sections 4.1 and 4.2."""
 
 from collections.abc import Iterable
 from typing import Any

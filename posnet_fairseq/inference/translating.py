@@ -64,6 +64,10 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     dtype = resolve_dtype(options.dtype, device)
     if options.dtype == AUTO:
         say(f"--dtype auto is {dtype}")
+    measures_packing = device == "cpu" and dtype == "float32" and not options.compile
+    before = outputs.recorded(options.output, "packing_speedup")
+    if measures_packing and isinstance(before, float):  # the windows that follow are rounded alike
+        pack.assume_packing_speedup(before)
     model = _load(options, place, dtype)
     if options.output != "-":
         check_place(options.output, "--output", files_of_data(model.folder))
@@ -75,18 +79,19 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     arguments = 1 if options.nbest is None else options.nbest, bool(options.print_alignment), scores
     translator = model.translator(settings, *arguments)
     printing = Printing(options.nbest, options.print_alignment, options.json, options.per_token, scores)
-    measures_packing = device == "cpu" and dtype == "float32" and not options.compile
 
     lines, tokens, unit = 0, 0, "texts" if options.generates else "sentences"
-    packed = pack.weights_are_packed() if measures_packing else None
-    work = {"device": device, "dtype": dtype, "packed_weights": packed, **_work_of(options, model)}
+    speedup = pack.packing_speedup() if measures_packing else None
+    work = {"device": device, "dtype": dtype, "packing_speedup": speedup, **_work_of(options, model)}
     text = iterate_text(options.input)
     take: Callable[[], list[str]] = lambda: list(itertools.islice(text, WINDOW))  # noqa: E731
     if options.stream:
         take = functools.partial(IncomingLines(options.input).take, STREAMED)
     prefixes = _prefixes(options, say)
     with outputs.open_output(options.output, work, options.resume, at_once=options.stream) as output:
-        windows = _encoded(_windows(take, prefixes), output, translator, options, say)
+        if output.remark:
+            say(output.remark)
+        windows = _encoded(_windows(take, prefixes, options), output, translator, options, say)
         first = list(itertools.islice(windows, 1))
         batches = sum(len(each) for _, each in first)
         processes, threads = processes_and_threads(options.processes, options.input, batches)
@@ -145,8 +150,11 @@ class _Window:
         return self.lines, self.prefixes
 
 
-def _windows(take: Callable[[], list[str]], prefixes: Iterator[str] | None) -> Iterator[_Window]:
+def _windows(
+    take: Callable[[], list[str]], prefixes: Iterator[str] | None, options: argparse.Namespace
+) -> Iterator[_Window]:
     """Yield windows of lines, each with the prefixes of its lines, if there are any."""
+    name, second = outputs.second_input(options)
     first = 0
     while True:
         some = take()
@@ -154,6 +162,13 @@ def _windows(take: Callable[[], list[str]], prefixes: Iterator[str] | None) -> I
         begin = None if prefixes is None else list(itertools.islice(prefixes, most))
         if not some and not begin:
             return
+        if begin is not None and len(begin) != len(some):
+            lines, others = (f"{first + len(each):,}" for each in (some, begin))
+            more, fewer = (" or more" * (len(each) == WINDOW) for each in (some, begin))
+            raise UsageError(
+                f"{name} {second} has {others}{fewer} lines, and --input {options.input} {lines}{more}. Give one "
+                "line for each, which may be empty."
+            )
         yield _Window(first, some, begin)
         first += len(some)
 

@@ -46,7 +46,7 @@ def parsed_by(
                 import_user_dir(folder)
             with contextlib.ExitStack() as streams:
                 if quiet:
-                    nowhere = streams.enter_context(open(os.devnull, "w"))
+                    nowhere = streams.enter_context(open(os.devnull, "w", encoding="utf-8", errors="backslashreplace"))
                     streams.enter_context(contextlib.redirect_stderr(nowhere))
                     if not prints_result:
                         streams.enter_context(contextlib.redirect_stdout(nowhere))

@@ -2,6 +2,8 @@
 
 import contextlib
 import ctypes
+import errno
+import fcntl
 import functools
 import multiprocessing
 import os
@@ -154,6 +156,18 @@ def worker_number() -> int:
 def _work(item: Any) -> Any:
     assert _function is not None
     return _function(item)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file, until it is closed, unless another process has; without an effect where there are no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+            raise
+    return True
 
 
 def cores() -> int:

@@ -1,7 +1,6 @@
 """Stages that fill folders, each done once: again only if its settings, or what it is made of, have changed."""
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.processes import try_lock
 from posnet_fairseq.shared.progress import ProgressReporter, shown
 from posnet_fairseq.shared.records import Record, are_intact, describe, installed_versions
 
@@ -166,15 +166,9 @@ def exclusive_lock(folder: Path, patience: float = 1.0) -> Iterator[int]:
     lock = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o666)
     deadline = time.monotonic() + patience
     try:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() > deadline:
-                    raise UsageError(
-                        f"{shown(folder)}: another process works in this folder. Wait for it, or stop it."
-                    ) from error
+        while not try_lock(lock):
+            if time.monotonic() > deadline:
+                raise UsageError(f"{shown(folder)}: another process works in this folder. Wait for it, or stop it.")
             time.sleep(STEP)
         yield lock
     finally:

@@ -16,6 +16,8 @@ def import_user_dir(folder: str | Path) -> None:
     path = Path(folder).absolute()
     if not (path / "__init__.py").is_file():
         raise UsageError(f"--user-dir {folder}: it has no __init__.py. Give the folder of a package that has mixers.")
+    if "." in path.name:
+        raise UsageError(f"--user-dir {folder}: a package has no period in its name. Rename the folder.")
     if path.name not in sys.modules:
         sys.path.insert(0, str(path.parent))
         importlib.import_module(path.name)

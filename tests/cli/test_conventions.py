@@ -114,7 +114,7 @@ def test_quiet_prints_results_and_errors_only(capsys):
         def main(options):
             assert vars(options) == {}
             print("result")
-            print("remark", file=sys.stderr)
+            print("remark" + "\udcff" * prints_result, file=sys.stderr)
             ProgressReporter().say("progress")
             raise UsageError("it is wrong.")
 
@@ -125,7 +125,7 @@ def test_quiet_prints_results_and_errors_only(capsys):
 
     out, err = run([])
     assert out == "result\n"
-    assert err.splitlines()[:2] == ["remark", "progress"]
+    assert err.splitlines()[:2] == [r"remark\udcff", "progress"]
     for prints_result, expected in ((True, "result\n"), (False, "")):
         out, err = run(["--quiet"], prints_result)
         assert out == expected

@@ -111,7 +111,7 @@ def test_interrupted_before_the_output_is_written(run, whole, tmp_path, monkeypa
 
 @pytest.mark.parametrize(
     ("changed", "says"),
-    [("--beam 3", "beam"), ("--max-tokens 13", "max_tokens"), ("--dtype bf16 --fast", "dtype, packed_weights, fast")],
+    [("--beam 3", "beam"), ("--max-tokens 13", "max_tokens"), ("--dtype bf16 --fast", "dtype, packing_speedup, fast")],
 )
 def test_other_options(run, whole, tmp_path, changed, says):
     run(code=130, batches=2)
@@ -125,7 +125,9 @@ def test_other_options(run, whole, tmp_path, changed, says):
 
 def test_without_resume_other_options_begin_anew(run, whole, tmp_path):
     run("--beam", "3", code=130, batches=2)
-    assert "translated before" not in run()
+    said = run()
+    assert "out.partial is of other work, with a difference in: beam; it is replaced" in said
+    assert "translated before" not in said
     assert (tmp_path / "out").read_bytes() == whole
     assert not (tmp_path / "out.partial").exists()
 
@@ -164,14 +166,14 @@ def test_output_in_a_model_folder(run, small_model, whole, tmp_path):
         assert f"same file as folder/{name}" in run("--output", f"folder/{name}", code=2, model="folder")
 
 
-def test_packed_weights_are_other_work(run, tmp_path, monkeypatch):
+def test_weights_are_packed_as_for_the_windows_that_are_done(run, monkeypatch):
     """They are rounded otherwise, and another measurement may decide otherwise."""
-    monkeypatch.setattr(pack, "packing_speedup", lambda: 2.0)
+    monkeypatch.setattr(pack, "_speedup", 2.0)
     run(code=130, batches=2)
-    monkeypatch.setattr(pack, "packing_speedup", lambda: 1.0)
-    assert "difference in: packed_weights." in run("--resume", code=2)
-    monkeypatch.setattr(pack, "packing_speedup", lambda: 3.0)
-    assert "translated before" in run("--resume")
+    monkeypatch.setattr(pack, "_speedup", 1.0)
+    said = run("--resume")
+    assert "translated before" in said
+    assert "weights packed for oneDNN (2.0 times as fast here)" in said
 
 
 def test_cut_anywhere_the_whole_windows_stay(tmp_path):

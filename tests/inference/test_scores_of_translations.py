@@ -1,6 +1,7 @@
 """Scores of given translations: those of fairseq and of the search, of every kind of model, and as they are printed."""
 
 import json
+import re
 
 import pytest
 import torch
@@ -166,7 +167,7 @@ def test_options_of_a_search_are_refused(printed, capsys, options, sentence):
 
 def test_other_numbers_of_lines_are_refused(printed, capsys, small_model):
     said = refused(capsys, lambda _: printed(given=GIVEN[:3]))
-    assert "--score-translations: 3 given for 4 lines. Give one for each, which may be" in said
+    assert re.search(r"--score-translations \S+ has 3 lines, and --input \S+ 4\. Give one line for each, which", said)
     model = api.load(small_model, pretokenized=True)
     for arguments, sentence in (
         ((LINES, GIVEN[:3]), "translations: 3 given for 4 lines"),

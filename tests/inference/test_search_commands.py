@@ -4,6 +4,8 @@ import gzip
 import os
 import pickle
 import random
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -142,6 +144,29 @@ def test_pipes_and_streams_are_translated_by_one_process(small_model, tmp_path, 
         searches.clear()
     assert processes_and_threads(None, __file__, 3) == (3, 1)
     assert processes_and_threads(None, __file__, 1000) == (7, 1)
+
+
+def test_a_pipe_ends_though_there_is_nothing_to_write(small_model, tmp_path):
+    (tmp_path / "empty").touch()
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor(1) as reader:
+        read = reader.submit((tmp_path / "pipe").read_bytes)
+        files = ["--input", str(tmp_path / "empty"), "--output", str(tmp_path / "pipe")]
+        translate.main([str(small_model), "--pretokenized", *SETTINGS, *files])
+        assert read.result() == b""
+
+
+def test_input_that_is_standard_output_is_refused(small_model, tmp_path):
+    """Its end would never be reached."""
+    text = tmp_path / "text"
+    text.write_text("a\n")
+    with open(text, "a") as out:
+        program = "from posnet_fairseq.cli import translate; translate.main()"
+        command = [sys.executable, "-c", program, str(small_model), "--input", str(text)]
+        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert f"standard output is the same file as {text}, which is read. Give another file." in done.stderr
+    assert text.read_text() == "a\n"
 
 
 def test_by_default_processes_find_the_same(translated, monkeypatch):

@@ -220,5 +220,5 @@ def test_bad_data(data, vocabulary, tmp_path):
     with pytest.raises(UsageError, match="holds no binarized training set"):
         make_shortlist(tmp_path, vocabulary)
     few = Vocabulary("xx", "yy", Dictionary(["a1"]), vocabulary.target_dictionary)
-    with pytest.raises(UsageError, match="has words that the model's dictionary, of 5 entries, does not have"):
+    with pytest.raises(UsageError, match=r"dict\.xx\.txt is not the model's dictionary"):
         make_shortlist(data, few)
