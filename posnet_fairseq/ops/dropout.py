@@ -25,9 +25,9 @@ def is_by_16_bits(x: Tensor, p: float) -> bool:
 def _factors(x: Tensor, p: float) -> Tensor:
     """Return what each element of ``x`` is multiplied by, of its shape and dtype."""
     zeros = round(p * 2**16)  # of the 2¹⁶ numbers
-    words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device).random_(-(2**63), None)
     numbers = words.view(torch.int16)[: x.numel()].view(x.shape)
-    stays = torch.empty(x.shape, dtype=x.dtype)
+    stays = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     return torch.ge(numbers, zeros - 2**15, out=stays).mul_(2**16 / (2**16 - zeros))
 
 

@@ -29,8 +29,10 @@ def sum_by_offset(weights: Tensor, index: Tensor, rows: int) -> Tensor:
         index: as there.
         rows: T.
     """
-    sums = torch.zeros(*weights.shape[:-1], rows, dtype=weights.dtype, device=weights.device)
-    return sums.scatter_add(-1, index.expand_as(weights), weights)
+    # GPUs would round to 16 bits after each of the many weights of a tail.
+    dtype = torch.promote_types(weights.dtype, torch.float32)
+    sums = torch.zeros(*weights.shape[:-1], rows, dtype=dtype, device=weights.device)
+    return sums.scatter_add(-1, index.expand_as(weights), weights.to(dtype)).to(weights.dtype)
 
 
 def key_energy(k: Tensor, table: Tensor, index: Tensor) -> Tensor:

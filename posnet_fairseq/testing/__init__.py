@@ -30,9 +30,12 @@ def check_mixer(name: str, **options: Any) -> None:
 
     Raises:
         AssertionError: a law is broken; the text names it, the place and the gate.
-        UsageError: there is no such mixer, or it does not take these options with any gate.
+        UsageError: there is no such mixer, it mixes grids only, or it does not take these options with any gate.
     """
-    for place in get_mixer(name).places:
+    places = get_mixer(name).places
+    if not places:
+        raise UsageError(f"{name} mixes grids only, for which there are no laws.")
+    for place in places:
         built = 0
         for gate in GATES:
             try:

@@ -58,8 +58,8 @@ class Decoder(CausalDecoder):
         tokens, order, first, rows = self._begin(tokens, state)
         if state is None:
             encoded = encoded.with_all_hypotheses()
-        elif not encoded.cross_states:
-            encoded.cross_states.extend(
+        elif not state.position:
+            encoded.cross_states[:] = (  # not those of an earlier search
                 layer.cross_attn.init_state(
                     tokens.size(0),
                     encoded.states,

@@ -44,4 +44,5 @@ GPT_SIZES = {
 
 def of_arch(mixer: Any, option: Field, size: Size) -> Any:
     """Return the value that the architectures of a size give to an option of a mixer."""
-    return getattr(size, option.name, mixer.arch_options.get(option.name, option.default))
+    default = size.clip_distance if option.name == "clip_distance" else option.default
+    return mixer.arch_options.get(option.name, default)

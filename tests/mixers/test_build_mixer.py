@@ -10,6 +10,7 @@ import posnet_fairseq as posnet
 from posnet_fairseq.ops import chunks
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.testing import check_mixer
 from posnet_fairseq.transformer.causal import DecoderState
 from support.building import ARGUMENTS, IN_PLACES, settings
 from support.building import build_mixer as alone
@@ -183,3 +184,37 @@ def test_parameters_that_change_before_the_backward_pass_are_refused(monkeypatch
         mixer.relative_key.add_(1)
     with pytest.raises(RuntimeError, match="relative_key of Shaw has been modified by an inplace operation"):
         output.sum().backward()
+
+
+def test_positions_may_be_as_many_as_tokens_where_none_are_looked_up_by_length_ratio():
+    """As of rPosNet; aPosNet looks its own up at ⌊γn⌋."""
+    mixer = posnet.build_mixer("rposnet", 8, 2, 32, cross_attention=True).eval()
+    x, memory = torch.rand(1, 32, 8), torch.rand(1, 32, 8)
+    whole = mixer(x, memory, length_ratio=(6, 5))
+    with torch.no_grad():
+        state = mixer.init_state(1, memory, length_ratio=(6, 5))
+        steps = torch.cat([mixer.step(x[:, n : n + 1], state) for n in range(32)], 1)
+    torch.testing.assert_close(steps, whole)
+
+
+def test_errors_of_torch_are_passed_on_unless_types_differ():
+    mixer = posnet.build_mixer("shaw", 8, 2, 32)
+
+    def fail(*_):
+        raise error
+
+    mixer.mix = fail
+    half = torch.rand(1, 3, 8, dtype=torch.bfloat16)
+    error = torch.OutOfMemoryError("no memory")
+    with pytest.raises(torch.OutOfMemoryError):
+        mixer(half)
+    error = RuntimeError("another")
+    with pytest.raises(UsageError, match="query of bfloat16"):
+        mixer(half)
+    with torch.autocast("cpu"), pytest.raises(RuntimeError, match="another"):
+        mixer(half)
+
+
+def test_laws_are_not_said_to_hold_where_there_are_none():
+    with pytest.raises(UsageError, match="sasa mixes grids only"):
+        check_mixer("sasa")

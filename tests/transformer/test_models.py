@@ -203,3 +203,16 @@ def test_choices_are_checked_wherever_they_come_from():
     """As --model-overrides brings them past the command line."""
     refused(r"--irpe-index foo: choose one of piecewise, clip", mixer="irpe", irpe_index="foo")
     refused(r"--irpe-beta 2.5: give a whole number", mixer="irpe", irpe_beta=2.5)
+
+
+@pytest.mark.parametrize("cross", ["attention", "shaw", "rposnet"])
+def test_an_encoder_output_serves_several_searches(cross):
+    model = build_model("shaw", cross_mixer=cross, length_ratio="1.2" if cross != "attention" else None).eval()
+    source, target = torch.randint(4, 20, (2, 7)), torch.randint(4, 20, (2, 14))
+    with torch.no_grad():
+        encoded = model.encoder(source)
+        expected = model.decoder(target, encoded)[0]
+        for _ in range(2):
+            state = {}
+            found = [model.decoder(target[:, : n + 1], encoded, incremental_state=state)[0] for n in range(14)]
+            torch.testing.assert_close(torch.cat(found, 1), expected, atol=1e-4, rtol=1e-4)

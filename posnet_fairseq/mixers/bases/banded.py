@@ -77,7 +77,7 @@ class BandedMixer(PositionBasedMixer):
         return table.expand(-1, queries, -1)
 
     def mix_step(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
-        """Mix for one new query of each hypothesis, from the last R values and the sum of all earlier ones."""
+        """Mix for one new query of each hypothesis, from the last values and, with tails, the sum of earlier ones."""
         assert context.state is not None
         if self.place == "cross" or self.drop_probability or context.need_weights:
             return super().mix_step(query, memory, context)

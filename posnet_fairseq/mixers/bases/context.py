@@ -35,7 +35,8 @@ class MixingContext:
     Attributes:
         positions: (P, D) vectors of the queries' positions from 0 on; None if there are none.
         memory_positions: (P, memory_dim) vectors of the memory's positions in cross-attention.
-        padding_mask: (B, M), True at padding, which follows the real tokens; None if there is none.
+        padding_mask: (B, M), True at padding, which follows the real tokens except on grids; None if there is
+            none.
         hidden: (B, H or 1, N, M), True at further pairs that are not mixed; None if there are none.
         length_ratio: γ as source tokens, target tokens; 1 to 1 in self-attention.
         need_weights: also return the mixing weights.

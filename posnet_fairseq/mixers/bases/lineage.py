@@ -53,7 +53,11 @@ class Lineage:
         elif self._kept is not None:
             _, before, heads, room, width = memory.shape
             of_sentence, kept = self._kept
-            blocks = torch.arange(2 * before * heads).view(2, before, heads, 1).index_select(1, of_sentence)
+            blocks = (
+                torch.arange(2 * before * heads, device=key.device)
+                .view(2, before, heads, 1)
+                .index_select(1, of_sentence)
+            )
             rows = blocks * room + kept[:, None]
             memory = memory.view(-1, width).index_select(0, rows.view(-1)).view(*rows.shape, width)
         elif memory.is_inference() and not torch.is_inference_mode_enabled():
@@ -73,7 +77,7 @@ class Lineage:
             kept = seen.byte().argsort(dim=1, descending=True, stable=True)[:, :most]
             # What is copied to the room for more is never read.
             places = torch.nn.functional.pad(kept, (0, _STEPS * beam))
-            self._kept = (torch.arange(sentences) if self._left is None else self._left), places
+            self._kept = (torch.arange(sentences, device=hidden.device) if self._left is None else self._left), places
             self._left, self._room = None, places.size(1)
             hidden = hidden.gather(2, kept[:, None].expand(-1, beam, -1))
         own = hidden.new_full((beam, beam), -torch.inf).fill_diagonal_(0)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, overload
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -148,8 +149,8 @@ class TokenMixer(nn.Module):
             attn_mask: (N, M), (B, N, M) or (B, H, N, M) bool, True at pairs of query and memory token that are not
                 mixed, such as tokens of different documents in one packed sequence. A query with no pair left mixes
                 zeros. A causal mixer hides the future without it.
-            positions: (P, D) vectors of the queries' positions from 0 on, P ≥ N and P > ⌊γ(N - 1)⌋. Default: those that
-                the mixer owns; needed only where it reads positions.
+            positions: (P, D) vectors of the queries' positions from 0 on, P ≥ N, and P > ⌊γ(N - 1)⌋ for mixers that
+                read the memory's, too. Default: those that the mixer owns; needed only where it reads positions.
             memory_positions: (P, memory_dim) vectors of the memory's positions, P ≥ M, in cross-attention.
             length_ratio: γ as source tokens, target tokens, in cross-attention.
             need_weights: also return the mixing weights.
@@ -278,24 +279,27 @@ class TokenMixer(nn.Module):
         mix = self._mix_hypotheses if context.beam > 1 else self.mix_and_project
         try:
             mixed, weights = mix(query, memory, context)
-        except RuntimeError:
-            refuse_other_dtype(self, query, memory)
+        except RuntimeError as error:
+            if not isinstance(error, torch.OutOfMemoryError):
+                refuse_other_dtype(self, query, memory)
             raise
         return (mixed, weights) if context.need_weights else mixed
 
     def _positions(self, given: Tensor | None, queries: int, rows: int, length_ratio: tuple[int, int]) -> Tensor | None:
         """Return the vectors that `rows` queries look up, the first `queries` of which there are: given, or its own."""
+        # Only those that read the memory's positions, too, look their own up at ⌊γn⌋.
+        ratio = length_ratio if self.reads_memory_positions else (1, 1)
         if given is not None:
-            return enough(given, positions_read(rows, length_ratio), "positions") if self.reads_positions else given
+            return enough(given, positions_read(rows, ratio), "positions") if self.reads_positions else given
         own = self.own_positions
         if own is None:
             return None
-        if own.learned and self.place == "cross" and positions_read(queries, length_ratio) > self.max_positions:
+        if own.learned and self.place == "cross" and positions_read(queries, ratio) > self.max_positions:
             raise UsageError(
-                f"{queries} queries look up {positions_read(queries, length_ratio)} positions: this mixer learns "
+                f"{queries} queries look up {positions_read(queries, ratio)} positions: this mixer learns "
                 f"{self.max_positions}. Give shorter sentences, or build it with a larger max_positions."
             )
-        return own.for_mixers(positions_read(rows, length_ratio))
+        return own.for_mixers(positions_read(rows, ratio))
 
     def mix_and_project(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
         """Return the mixed values after gate and output projection, (B, N, D), and weights if they are asked for."""
