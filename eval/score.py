@@ -2,6 +2,7 @@
 
 import argparse
 import itertools
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -109,9 +110,9 @@ def _outputs(given: Sequence[str]) -> dict[str, tuple[Path, ...]]:
     named: list[tuple[str, list[str]]] = []
     for text in given:
         name, equals, files = text.partition("=")
-        if not equals or Path(text).exists():
+        if not equals or os.path.exists(text):
             name, files = "", text
-        named.append((name, [files] if Path(files).exists() else files.split(",")))
+        named.append((name, [files] if os.path.exists(files) else files.split(",")))
     names = iter(_distinct_names([Path(files[0]) for name, files in named if not name]))
     outputs = {shown(name or next(names)): tuple(map(Path, files)) for name, files in named}
     if not outputs or len(outputs) < len(named) or not all(all(files) for _, files in named):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
-WITHOUT_SPACES = ("zh", "ja")  # whose characters TER can count instead of words
+WITHOUT_SPACES = ("zh", "ja")  # whose Chinese characters TER can count as words
 
 
 class Segment(NamedTuple):

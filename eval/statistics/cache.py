@@ -71,7 +71,7 @@ class SegmentCache:
         numbers = [row.astype("<f4" if fits else "<f8").tobytes() for row, fits in zip(rows, exact, strict=True)]
         try:
             with self._database:
-                insert = "INSERT OR IGNORE INTO statistics VALUES (?, ?)"
+                insert = "INSERT OR REPLACE INTO statistics VALUES (?, ?)"
                 self._database.executemany(insert, zip(keys, numbers, strict=True))
         except sqlite3.Error as error:
             self.full = str(error)

@@ -188,7 +188,8 @@ def compare(
     extremes = magnitudes - magnitudes.mean() > abs(value)
     if randomized is not None:
         extremes = np.abs(randomized[1:]) > np.abs(randomized[0])
-    p = contrast.p if contrast else _share(extremes)
+    is_tie = value == 0 and not differences.any()  # equal statistics of other texts, such as other spaces
+    p = contrast.p if contrast else 1.0 if is_tie else _share(extremes)
     shifted = np.abs(differences - differences.mean()) >= abs(value)
     direction = 1 if metric.higher_is_better else -1
     wins = ((direction * differences > 0).mean() + (direction * differences >= 0).mean()) / 2

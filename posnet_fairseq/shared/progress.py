@@ -77,7 +77,7 @@ class ProgressReporter:
             TextColumn("{task.fields[done]}"),
         ]
         # Results that go to a file or a pipe meanwhile are left alone.
-        redirect, disable = sys.stdout.isatty(), not self._console.is_terminal
+        redirect, disable = sys.stdout is not None and sys.stdout.isatty(), not self._console.is_terminal
         progress = Progress(*columns, console=self._console, transient=True, redirect_stdout=redirect, disable=disable)
         with progress:
             yield Bar(progress, progress.add_task(name.ljust(self._width), total=total, done=""), unit, total)

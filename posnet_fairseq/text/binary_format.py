@@ -94,14 +94,15 @@ def write(stem: Path, parts: Iterable[Sequence[Sequence[int]]], words: int) -> N
     with Path(f"{stem}.bin").open("wb") as data:
         for sentences in parts:
             sizes.append(np.fromiter(map(len, sentences), np.int32, len(sentences)))
-            np.fromiter(chain.from_iterable(sentences), kind, int(sizes[-1].sum())).tofile(data)
+            # Not by tofile: where the disk is full, it raises an error without a number, or none.
+            data.write(np.fromiter(chain.from_iterable(sentences), kind, int(sizes[-1].sum())).data)
     lengths = np.concatenate(sizes)
     ends = kind.itemsize * np.cumsum(lengths, dtype=np.int64)
     code = next(code for code, of_code in _TYPES.items() if of_code == kind)
     with Path(f"{stem}.idx").open("wb") as index:
         index.write(_MAPPED + struct.pack("<QBQ", 1, code, len(lengths)))
-        lengths.tofile(index)
-        (ends - kind.itemsize * lengths.astype(np.int64)).tofile(index)
+        index.write(lengths.data)
+        index.write((ends - kind.itemsize * lengths.astype(np.int64)).data)
 
 
 def binarized_set(folder: Path, split: str, languages: tuple[str | None, str | None]) -> Path:

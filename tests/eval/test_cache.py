@@ -42,6 +42,8 @@ def test_a_damaged_row_is_not_known(cache, damage):
     with cache._database:
         cache._database.execute(f"UPDATE statistics SET numbers = {damage}")
     assert np.isnan(get(cache, METRIC, DETAILS, SEGMENTS)).all()
+    cache.put(keys(METRIC, DETAILS, SEGMENTS), ROWS)
+    assert np.array_equal(get(cache, METRIC, DETAILS, SEGMENTS), ROWS)
 
 
 def test_more_segments_than_a_query_takes(cache):

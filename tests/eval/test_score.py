@@ -126,3 +126,11 @@ def test_names_from_paths(data, capsys):
     )
     assert report()["systems"] == ["a/hyp", "good", "b/hyp"]
     assert "a/hyp" in shown.out
+
+
+def test_many_runs_may_have_a_name_that_is_too_long_together(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = [f"base.seed{number:03}.de" for number in range(30)]
+    for name in ["test.de", *names]:
+        Path(name).write_text("one two three four\n")
+    main(["--reference", "test.de", "--system", f"base={','.join(names)}", "--metrics", "bleu"])

@@ -65,15 +65,6 @@ def test_shellcheck_has_nothing_to_say(script):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    ("variable", "option"),
-    [("MIXER", "--mixer"), ("SEEDS", "--seeds"), ("DRY_RUN", "--dry-run"), ("LM_UPDATES", "--updates")],
-)
-def test_former_variables_are_not_passed_over(variable, option):
-    expected = f"posnet: error: {variable}=x is no longer read. Give {option}, and unset it.\n"
-    assert recipe("quickstart", code=2, **{variable: "x"}) == expected
-
-
 def test_a_recipe_is_posnet_run(shown):
     words = ["--mixer", "shaw", "--dry-run", "train", "--options=--gate none", "--cpus", "1"]
     by_script, by_command = recipe("wmt14.en-de", *words), shown("wmt14.en-de", *words)
@@ -180,7 +171,7 @@ def test_batches_are_those_that_fit_into_the_gpus(on_gpus, shown):
     assert re.search(said, output)
     assert "--max-tokens 600 --update-freq 1 " in output
     sharing = ("--size", "tiny", "--gpus", 1, "--jobs", 2)
-    assert "GiB of 40.0 on the GPU" in shown("compare", "--dataset", "wmt14.en-de", "--mixers", "shaw", *sharing)
+    assert "GiB of 40.0 on the GPU" in shown("compare", "--dataset", "wmt14.en-de", "--mixers", "shaw,rope", *sharing)
 
 
 def test_machines_that_do_not_know_one_another_are_refused(shown):
