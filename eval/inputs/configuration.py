@@ -5,12 +5,12 @@ import glob
 from collections.abc import Iterable
 from pathlib import Path
 from sys import float_info
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import msgspec
 
 from posnet_eval.inputs.plan import SETTINGS, Plan, TestSet, default_baselines, language_pair
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, about, called_from_python
 from posnet_fairseq.shared.files import read_small
 from posnet_fairseq.shared.schema import PlainLoader, convert, read_yaml
 
@@ -51,7 +51,8 @@ class _Comparison(msgspec.Struct, forbid_unknown_fields=True):
 def read_plan(path: Path) -> Plan:
     """Return the comparison that a file describes; paths in it are relative to its folder."""
     content: _Comparison = convert(_with_text_keys(read_yaml(path, Any, PlainLoader)), _Comparison, path)
-    return _Reader(Path(path), content).plan()
+    with called_from_python(), about(path):  # keys have the names of arguments
+        return _plan(content, Path(path).parent)
 
 
 def _with_text_keys(content: Any) -> Any:
@@ -60,85 +61,80 @@ def _with_text_keys(content: Any) -> Any:
     return content
 
 
-class _Reader:
-    """Turns the content of a file into a plan; every error names the file."""
+def _plan(content: _Comparison, folder: Path) -> Plan:
+    listed = content.systems
+    labels = listed if isinstance(listed, dict) else dict.fromkeys(map(str, listed))
+    if len(labels) < len(listed):
+        raise UsageError("a system is there twice.")
+    systems = {name: name if label is None else str(label) for name, label in labels.items()}
+    for facts in content.columns.values():
+        _check_known(facts, systems)
+    given = {name: getattr(content, name) for name in ("baselines", *SETTINGS)}
+    settings = {name: value for name, value in given.items() if value is not None}
+    for name in settings.keys() & {"metrics", "baselines"}:
+        settings[name] = tuple(map(str, _listed(settings[name])))
+    return Plan(
+        systems=systems,
+        test_sets=tuple(_test_set(name, one, systems, folder) for name, one in content.test_sets.items()),
+        columns=content.columns,
+        notes=tuple(map(str, _listed(content.notes))),
+        pictures={title: _picture(_file(name, folder)) for title, name in content.pictures.items()},
+        **{"baselines": default_baselines(systems), **settings},
+    )
 
-    def __init__(self, path: Path, content: _Comparison) -> None:
-        self._path, self._content = path, content
-        given = content.systems
-        labels = given if isinstance(given, dict) else dict.fromkeys(map(str, given))
-        if len(labels) < len(given):
-            self._complain("a system is there twice")
-        self._systems = {name: name if label is None else str(label) for name, label in labels.items()}
 
-    def plan(self) -> Plan:
-        content = self._content
-        for facts in content.columns.values():
-            self._check_known(facts)
-        given = {name: getattr(content, name) for name in ("baselines", *SETTINGS)}
-        settings = {name: value for name, value in given.items() if value is not None}
-        for name in settings.keys() & {"metrics", "baselines"}:
-            settings[name] = tuple(map(str, _listed(settings[name])))
-        return Plan(
-            systems=self._systems,
-            test_sets=tuple(self._test_set(name, one) for name, one in content.test_sets.items()),
-            columns=content.columns,
-            notes=tuple(map(str, _listed(content.notes))),
-            pictures={title: self._picture(name) for title, name in content.pictures.items()},
-            **{"baselines": default_baselines(self._systems), **settings},
-        )
+def _test_set(name: str, content: _TestSet, systems: Iterable[str], folder: Path) -> TestSet:
+    outputs = content.outputs
+    if isinstance(outputs, str):
+        outputs = _matching(outputs, systems, folder)
+    else:
+        _check_known(outputs, systems)
+    return TestSet(
+        name=name,
+        languages=language_pair(content.languages),
+        source=None if content.source is None else _file(content.source, folder),
+        references=_files(content.reference, folder),
+        sacrebleu_name=str(content.test_set),
+        outputs={system: _files(paths, folder) for system, paths in outputs.items()},
+    )
 
-    def _test_set(self, name: str, content: _TestSet) -> TestSet:
-        outputs = content.outputs
-        if isinstance(outputs, dict):
-            self._check_known(outputs)
-        return TestSet(
-            name=name,
-            languages=language_pair(content.languages),
-            source=None if content.source is None else self._file(content.source),
-            references=self._files(content.reference),
-            sacrebleu_name=str(content.test_set),
-            outputs=self._matching(outputs)
-            if isinstance(outputs, str)
-            else {system: self._files(paths) for system, paths in outputs.items()},
-        )
 
-    def _matching(self, pattern: str) -> dict[str, tuple[Path, ...]]:
-        """Return the files that match a pattern with the name of each system; * and ? match several runs."""
-        outputs: dict[str, tuple[Path, ...]] = {}
-        owners: dict[str, str] = {}
-        for system in self._systems:
-            found = sorted(glob.glob(pattern.replace("{system}", glob.escape(system)), root_dir=self._path.parent))
-            for path in found:
-                if owners.setdefault(path, system) != system:
-                    self._complain(
-                        f"the pattern {pattern!r} takes {path} for a run of {owners[path]} and of {system}. Make it "
-                        "narrower, as with s[0-9]* for seeds"
-                    )
-            outputs[system] = self._files(found or [pattern.replace("{system}", system)])
-        return outputs
+def _matching(pattern: str, systems: Iterable[str], folder: Path) -> dict[str, FilePaths]:
+    """Return the files that match a pattern with the name of each system; * and ? match several runs."""
+    outputs: dict[str, FilePaths] = {}
+    owners: dict[str, str] = {}
+    for system in systems:
+        found = sorted(glob.glob(pattern.replace("{system}", glob.escape(system)), root_dir=folder))
+        for path in found:
+            if owners.setdefault(path, system) != system:
+                raise UsageError(
+                    f"the pattern {pattern!r} takes {path} for a run of {owners[path]} and of {system}. Make it "
+                    "narrower, as with s[0-9]* for seeds."
+                )
+        outputs[system] = found or pattern.replace("{system}", system)
+    return outputs
 
-    def _picture(self, name: str) -> str:
-        """Return a picture as a data URI, so that a page with it needs no other file."""
-        path = self._file(name)
-        if path.suffix not in _PICTURES:
-            self._complain(f"pictures: {name} is neither a .png nor an .svg")
-        return f"data:image/{_PICTURES[path.suffix]};base64,{base64.b64encode(read_small(path)).decode('ascii')}"
 
-    def _files(self, paths: FilePaths) -> tuple[Path, ...]:
-        return tuple(map(self._file, _listed(paths)))
+def _picture(path: Path) -> str:
+    """Return a picture as a data URI, so that a page with it needs no other file."""
+    if path.suffix not in _PICTURES:
+        raise UsageError(f"pictures: {path} is neither a .png nor an .svg.")
+    return f"data:image/{_PICTURES[path.suffix]};base64,{base64.b64encode(read_small(path)).decode('ascii')}"
 
-    def _file(self, path: str) -> Path:
-        if not path or "\0" in path:
-            self._complain(f"{path!r} is no path")
-        return self._path.parent / path
 
-    def _check_known(self, names: Iterable[str]) -> None:
-        if unknown := [name for name in names if name not in self._systems]:
-            self._complain(f"{', '.join(unknown)} not among the systems")
+def _files(paths: FilePaths, folder: Path) -> tuple[Path, ...]:
+    return tuple(_file(path, folder) for path in _listed(paths))
 
-    def _complain(self, text: str) -> NoReturn:
-        raise UsageError(f"{self._path}: {text}.")
+
+def _file(path: str, folder: Path) -> Path:
+    if not path or "\0" in path:
+        raise UsageError(f"{path!r} is no path.")
+    return folder / path
+
+
+def _check_known(names: Iterable[str], systems: Iterable[str]) -> None:
+    if unknown := [name for name in names if name not in systems]:
+        raise UsageError(f"{', '.join(unknown)} not among the systems.")
 
 
 def _listed(value: Any) -> list[Any]:

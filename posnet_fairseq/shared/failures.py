@@ -57,7 +57,8 @@ _FAIRSEQ = {
     ),
     r"CUDA out of memory": (
         "the GPU has too little memory for this. Give a smaller --max-tokens, --batch-size or --beam, or shorter "
-        "sentences; in training a larger --update-freq makes up for smaller batches."
+        "sentences; in training a larger --update-freq makes up for smaller batches. posnet-score keeps what it has "
+        "computed, and goes on with --device cpu."
     ),
     _NO_MEMORY: "there is not enough memory for this. Give smaller sizes, lengths or batches.",
     r"Model file not found: (?P<path>.*)": "{path}: there is no such checkpoint. Check the path.",

@@ -48,7 +48,7 @@ SET = {"reference": "test.de", "outputs": {"base": "base.txt"}}
         # files
         ({"pictures": {"a": "nowhere.png"}}, "nowhere.png: there is no such file"),
         ({"test_sets": {"x": SET | {"outputs": {"base": ["a", "./x/../a"]}}}}, "a file is given twice as a run"),
-        ({"test_sets": {"x": {"outputs": "{system}"}}}, "test set x: give either --reference, with or without"),
+        ({"test_sets": {"x": {"outputs": "{system}"}}}, "comparison.yaml: test set x: give either reference,"),
         # values that no plan may have
         ({"systems": {"base": "x", "good": "x", "third": "y"}}, "systems x, x, y: give one or more, each with a label"),
         ({"metrics": ["rouge"]}, "metrics rouge: choose from bleu, chrf, chrf++, ter, bleurt, comet; 1 to 6"),
