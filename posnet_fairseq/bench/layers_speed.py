@@ -113,6 +113,6 @@ def tables(options: Namespace) -> Iterator[Table | str]:
             shown.add_row(name, f"{once.ratio:.2f}", f"{with_backward.ratio:.2f}", mebibytes(peak))
         yield shown
     yield (
-        "Time: CPU time, or seconds on a GPU / attention's, medians of ratios, of a call without gradients and of one "
+        "Time / attention's: CPU time, or seconds on a GPU, medians of ratios, of a call without gradients and of one "
         "with its backward pass. Memory: the most that the latter allocates at once. No dropout."
     )

@@ -231,13 +231,13 @@ def place_beside(output: str) -> Path:
     return place.with_name(os.fsdecode(os.fsencode(place.name)[:_LONGEST]) + ".partial")
 
 
-def recorded(output: str, name: str) -> Any:
-    """Return what OUTPUT.partial says about its work under a name; None if it says nothing or is not there."""
+def recorded(output: str) -> Mapping[str, Any]:
+    """Return what OUTPUT.partial says about its work; nothing if it is not there."""
     head = None
-    if output != "-" and not resolved(output, f"--output {output}")[1]:
+    if output != "-" and not resolved(output, f"--output {output}")[1] and place_beside(output).is_file():
         with contextlib.suppress(OSError, ValueError), open(place_beside(output), "rb") as file:
             head = json.loads(file.readline(2**20))
-    return head.get(name) if isinstance(head, dict) else None
+    return head if isinstance(head, dict) else {}
 
 
 def _digest(texts: Texts) -> str:

@@ -37,6 +37,7 @@ from posnet_fairseq.text.plain import PlainText, iterate_text
 
 WINDOW = 4000  # lines that are sorted into batches together, kept when they are finished, and in memory at once
 STREAMED = 32  # with --stream: more would be faster by little, and let the first of them wait for the last
+_VERSIONS = {"posnet": __version__, "torch": str(torch.__version__)}
 # Options that change no translation, or that are looked at otherwise: the text, the files, the device.
 _WITHOUT_EFFECT = set("input prefix output processes resume stream data device checkpoint dtype".split())
 
@@ -65,9 +66,8 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     if options.dtype == AUTO:
         say(f"--dtype auto is {dtype}")
     measures_packing = device == "cpu" and dtype == "float32" and not options.compile
-    before = outputs.recorded(options.output, "packing_speedup")
-    if measures_packing and isinstance(before, float):  # the windows that follow are rounded alike
-        pack.assume_packing_speedup(before)
+    if measures_packing:
+        _pack_as_before(options)
     model = _load(options, place, dtype)
     if options.output != "-":
         check_place(options.output, "--output", files_of_data(model.folder))
@@ -115,6 +115,17 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
         new = "new " * options.generates
         rates = f", {lines / search.seconds:.1f} {unit} and {tokens / search.seconds:.1f} {new}tokens a second"
     say(f"{lines} {unit.removesuffix('s') if lines == 1 else unit} in {search.seconds:.1f} s{rates}")
+
+
+def _pack_as_before(options: argparse.Namespace) -> None:
+    """Pack weights as for the windows that are done, if there are any, so that the others are rounded alike."""
+    before = outputs.recorded(options.output)
+    if (
+        before.items() >= _VERSIONS.items()
+        and isinstance(speedup := before.get("packing_speedup"), float)
+        and pack.packing_speedup()
+    ):
+        pack.assume_packing_speedup(speedup)
 
 
 def _load(options: argparse.Namespace, device: str, dtype: str) -> SearchableModel:
@@ -244,4 +255,4 @@ def _work_of(options: argparse.Namespace, model: SearchableModel) -> dict[str, A
     files = sorted({Path(path).absolute() for path in (*files_of_models(options.checkpoint), *data, *paths)})
     looks = {str(file): (file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()}
     given = {name: value for name, value in vars(options).items() if name not in _WITHOUT_EFFECT}
-    return {"posnet": __version__, "torch": torch.__version__, "files": looks, **given}
+    return {**_VERSIONS, "files": looks, **given}

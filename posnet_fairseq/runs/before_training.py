@@ -13,6 +13,7 @@ import torch
 
 from posnet_fairseq.inference.stored_energies import parameter_count
 from posnet_fairseq.runs.training import Training, most_kept
+from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.disk import free_bytes
 from posnet_fairseq.shared.errors import DamagedError, UsageError, about, flag, last_error
 from posnet_fairseq.shared.failures import explain
@@ -147,7 +148,10 @@ def refuse_other_endings(cfg: Any) -> None:
         for reason, names in FIXED.items():
             there = [name for name in names if hasattr(defaults, name)]
             other |= {flag(name): reason for name in there if getattr(cfg[section], name) != getattr(defaults, name)}
-    if cfg.checkpoint.best_checkpoint_metric != "ppl":
+    metric = cfg.checkpoint.best_checkpoint_metric
+    # Without label smoothing, as language models are trained, the loss orders checkpoints as the perplexity does.
+    without_smoothing = cfg.criterion._name.removeprefix(PREFIX) == "cross_entropy"
+    if metric != "ppl" and not (metric == "loss" and without_smoothing):
         other["--best-checkpoint-metric"] = "the best checkpoint is that of the lowest perplexity (ppl)"
     for name, reason in other.items():
         raise UsageError(f"--options with {name}: in a recipe, {reason}. Leave it out.")

@@ -73,6 +73,7 @@ def tune(settings: TuneSettings) -> Path:
     folder = settings.runs_folder / f"tune_{name}_{settings.size}_s{settings.seed}"
     jobs = [job(system, settings.seed, settings) for system in systems]
     _refuse_chosen(jobs)
+    shares(settings.jobs, settings)  # refuses what does not fit the machine
     check_options(jobs)
     first = {option: getattr(settings, field)[0] for field, option in OPTIONS.items()}
     without = {option: value for option, value in first.items() if option != "--clip-distance"}

@@ -97,8 +97,13 @@ class Record:
 
 
 def _of_former(entries: Any) -> Any:
-    """Return the entries of a record, of one that version 0.2.0 wrote for a folder in today's form."""
-    if not isinstance(entries, dict) or "options" not in entries:
+    """Return the entries of a record, of one that an earlier version wrote in today's form."""
+    if not isinstance(entries, dict):
+        return entries
+    settings = entries.get("settings")
+    if isinstance(settings, dict) and str(settings.get("--user-dir")).endswith("/posnet_fairseq"):
+        return entries | {"settings": settings | {"--user-dir": "posnet_fairseq"}}  # wherever it was installed
+    if "options" not in entries:
         return entries
     attempt = {name: entries.get(name) for name in ("versions", "seconds")}
     return entries | {"settings": entries["options"], "attempts": [attempt], "finished": True}

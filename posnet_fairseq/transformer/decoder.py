@@ -69,6 +69,11 @@ class Decoder(CausalDecoder):
                 )
                 for layer in self.layers
             )
+        elif [each.position for each in encoded.cross_states[:1]] != [state.position]:
+            raise UsageError(
+                f"a step at position {state.position}: this output of the encoder was not there at the step before, or "
+                "another search has used it since. Encode the sentences for each of the searches that are at work."
+            )
         # Cross-attention looks positions up at ⌊γn⌋.
         positions = self.positions.for_mixers(positions_read(rows, ratio))
         x = self.dropout(self.positions.add_to(self.embed_tokens(tokens), first))

@@ -1,5 +1,6 @@
 """The encoder."""
 
+import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,14 +30,16 @@ class EncoderOutput:
     def select(self, sentences: Tensor | None, beam: int) -> "EncoderOutput":
         """Return the output for the sentences with numbers (S',), None for all, with `beam` hypotheses each.
 
-        The states of cross-attention move along.
+        Copies of the states of cross-attention move along.
         """
-        for state in self.cross_states:
+        cross_states = [copy.copy(state) for state in self.cross_states]
+        for state in cross_states:
             state.select(sentences, beam)
         if sentences is None:
-            return replace(self, beam=beam)
+            return replace(self, beam=beam, cross_states=cross_states)
         return replace(
             self,
+            cross_states=cross_states,
             states=self.states.index_select(0, sentences),
             padding_mask=self.padding_mask.index_select(0, sentences),
             order=None if self.order is None else self.order.index_select(0, sentences),

@@ -100,7 +100,7 @@ def test_posnet_run_trains_and_compares_it(plugin, tmp_path):
         assert f"{model} is the model decay_tiny of the plugin my_plugin. Give its folder, --user-dir " in refused
     tuned = ("--lrs", "1e-3", "--dropouts", "0", "--clip-distances", "8")
     posnet("posnet-run", "tune", "--mixers", "alibi", *where, *tuned, f"--options={commands.NARROW}")
-    assert (tmp_path / "runs/data/tune_alibi_tiny/tuned.txt").read_text() == "alibi alibi --lr 1e-3 --dropout 0\n"
+    assert (tmp_path / "runs/data/tune_alibi_tiny_s1/tuned.txt").read_text() == "alibi alibi --lr 1e-3 --dropout 0\n"
 
 
 def test_an_installed_plugin_needs_no_option(plugin, tmp_path):

@@ -41,8 +41,9 @@ def test_p_is_that_of_sacrebleu(tmp_path, name, test, size, difference):
     (key,) = results.keys() - {"System"}
     for number, system in enumerate("bc", 1):
         difference = found.test_sets[0].difference(system, "a", name)
-        if difference.value or difference.high:  # sacreBLEU's p of equal scores in all resamples is its least
-            assert difference.p == results[key][number].p_value
+        # sacreBLEU's p of equal scores in all resamples is its least.
+        is_tie = difference.value == difference.low == difference.high == 0
+        assert difference.p == (1 if is_tie else results[key][number].p_value)
 
 
 def test_equal_statistics_of_other_texts_are_no_difference(tmp_path):

@@ -149,11 +149,15 @@ def test_pipes_and_streams_are_translated_by_one_process(small_model, tmp_path, 
 def test_a_pipe_ends_though_there_is_nothing_to_write(small_model, tmp_path):
     (tmp_path / "empty").touch()
     os.mkfifo(tmp_path / "pipe")
-    with ThreadPoolExecutor(1) as reader:
-        read = reader.submit((tmp_path / "pipe").read_bytes)
-        files = ["--input", str(tmp_path / "empty"), "--output", str(tmp_path / "pipe")]
-        translate.main([str(small_model), "--pretokenized", *SETTINGS, *files])
-        assert read.result() == b""
+    program = "from posnet_fairseq.cli import translate; translate.main()"
+    files = ["--input", str(tmp_path / "empty"), "--output", str(tmp_path / "pipe")]
+    with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE) as reader:
+        command = [sys.executable, "-c", program, str(small_model), "--pretokenized", *SETTINGS, *files]
+        subprocess.run(command, check=True)
+        try:
+            assert reader.communicate(timeout=60)[0] == b""
+        finally:
+            reader.kill()
 
 
 def test_input_that_is_standard_output_is_refused(small_model, tmp_path):
@@ -163,7 +167,7 @@ def test_input_that_is_standard_output_is_refused(small_model, tmp_path):
     with open(text, "a") as out:
         program = "from posnet_fairseq.cli import translate; translate.main()"
         command = [sys.executable, "-c", program, str(small_model), "--input", str(text)]
-        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, timeout=300)
     assert done.returncode == 2
     assert f"standard output is the same file as {text}, which is read. Give another file." in done.stderr
     assert text.read_text() == "a\n"

@@ -216,6 +216,13 @@ def test_token_ids_out_of_range_are_refused(data, vocabulary, tmp_path):
         make_shortlist(folder, vocabulary)
 
 
+def test_words_out_of_range_are_refused_where_there_is_no_dictionary(data, vocabulary, tmp_path):
+    folder = stored_as(np.int32, 4, data, tmp_path)
+    few = Vocabulary("xx", "yy", Dictionary(["a1"]), vocabulary.target_dictionary)
+    with pytest.raises(UsageError, match="has words that the model's dictionary, of 5 entries, does not have"):
+        make_shortlist(folder, few)
+
+
 def test_bad_data(data, vocabulary, tmp_path):
     with pytest.raises(UsageError, match="holds no binarized training set"):
         make_shortlist(tmp_path, vocabulary)

@@ -187,3 +187,10 @@ def test_damaged_record_is_one_sentence(tmp_path, text):
     said = r"work.json is no record of a stage: .* Move it away and run again" if text is not None else "is a directory"
     with pytest.raises(UsageError, match=said):
         Record(path)
+
+
+def test_a_training_goes_on_wherever_posnet_is_installed(tmp_path):
+    """Earlier versions recorded the folder as seen from the working directory."""
+    record = Record(tmp_path / "train.json")
+    record.begin({"--user-dir": ".venv/lib/python3.11/site-packages/posnet_fairseq", "--lr": "1"})
+    assert Record(record.path).differences({"--user-dir": "posnet_fairseq", "--lr": "1"}) == []

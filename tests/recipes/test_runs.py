@@ -166,6 +166,12 @@ def test_options_that_leave_no_checkpoints_to_average_are_refused(world, option,
         before_training.refuse_other_endings(before_training.build([*arguments, *option.split()])[1])
 
 
+def test_the_loss_may_choose_checkpoints_where_it_orders_them_as_the_perplexity(world):
+    """As of language models."""
+    arguments = [str(world / "tiny corpus"), "--user-dir", commands.USER_DIR, "--arch", "rposnet_tiny"]
+    before_training.refuse_other_endings(before_training.build([*arguments, "--criterion", "chunked_cross_entropy"])[1])
+
+
 def test_finished_run_is_left_alone(world, one):
     before = {path: path.stat().st_mtime_ns for path in one.rglob("*") if path.name != ".lock"}
     output = finish(start(world, "runs"))

@@ -70,8 +70,9 @@ with ProgressReporter().bar("translating") as bar:
 """
     master, terminal = pty.openpty()
     with open(tmp_path / "out", "w") as out:
-        done = subprocess.Popen([sys.executable, "-c", program], stdout=out, stderr=terminal)
-        assert done.wait() == 0
+        environment = os.environ | {"TERM": "xterm"}
+        subprocess.run([sys.executable, "-c", program], stdout=out, stderr=terminal, env=environment, check=True)
+    os.set_blocking(master, False)
     shown = os.read(master, 2**16)
     os.close(terminal)
     os.close(master)

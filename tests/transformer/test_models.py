@@ -212,7 +212,16 @@ def test_an_encoder_output_serves_several_searches(cross):
     with torch.no_grad():
         encoded = model.encoder(source)
         expected = model.decoder(target, encoded)[0]
-        for _ in range(2):
-            state = {}
-            found = [model.decoder(target[:, : n + 1], encoded, incremental_state=state)[0] for n in range(14)]
-            torch.testing.assert_close(torch.cat(found, 1), expected, atol=1e-4, rtol=1e-4)
+        for order in ([0, 1], [1, 0], [0, 1]):
+            moved = model.encoder.reorder_encoder_out(encoded, torch.tensor(order))
+            for used, rows in ((encoded, target), (moved, target[order])):
+                state = {}
+                found = [model.decoder(rows[:, : n + 1], used, incremental_state=state)[0] for n in range(14)]
+                torch.testing.assert_close(torch.cat(found, 1), model.decoder(rows, used)[0], atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(model.decoder(target, encoded)[0], expected)
+        first, second = {}, {}
+        model.decoder(target[:, :1], encoded, incremental_state=first)
+        model.decoder(target[:, :1], encoded, incremental_state=second)
+        model.decoder(target[:, :2], encoded, incremental_state=second)
+        with pytest.raises(UsageError, match="a step at position 1: this output of the encoder was not there at the"):
+            model.decoder(target[:, :2], encoded, incremental_state=first)

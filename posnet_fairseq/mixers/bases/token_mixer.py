@@ -43,7 +43,8 @@ class TokenMixer(nn.Module):
         default_gate: ``--gate`` when the user leaves it open.
         position_embedding: kind of position embedding on its side of the model by default.
         reads_positions: whether it reads the vectors of the queries' positions.
-        reads_memory_positions: whether it reads vectors of the memory's positions in cross-attention.
+        reads_memory_positions: whether it reads vectors of the memory's positions in cross-attention, and those of
+            its queries at ⌊γn⌋.
         reads_length_ratio: whether cross-attention depends on γ.
         static: whether the mixing weights depend on positions only, not on tokens.
         hides_pairs: whether :meth:`forward` takes an ``attn_mask``.
