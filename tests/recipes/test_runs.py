@@ -186,7 +186,7 @@ def test_other_options_are_refused(world, one):
     assert "train was finished with other options (" in output
     assert "--lr: 2e-3 then, 1e-3 now" in output
     assert "--gate: not given then, none now" in output
-    assert "(--name ...)" in output
+    assert "(--name, or in the file of systems)" in output
 
 
 def test_folders_of_runs_and_data_can_be_moved(world, one):
