@@ -29,8 +29,8 @@ class OffsetOptions(Options):
         reach=True,
     )
     translution_layers: int | None = option(
-        "number of layers, from the first, that have matrices of offsets; the others have attention; left out, "
-        "all layers have them",
+        "number of layers, from the first, that have matrices of offsets; the others have attention (Translution "
+        "Section 5); left out, all layers have them",
         default=None,
         first_layers=True,
     )
