@@ -64,7 +64,7 @@ def _begun_with(settings: RunSettings) -> int | None:
     attempts = record.content["attempts"]
     if not attempts or not (record.finished or any((settings.run / "checkpoints").glob("*.pt"))):
         return None
-    # Those of an attempt that failed may not have fitted into the memory.
+    # A failed attempt may have run out of memory.
     worked = [attempt for attempt in attempts if not attempt["outcome"].startswith("exit code")]
     return int(option((worked or attempts)[-1]["command"], "--max-tokens"))
 

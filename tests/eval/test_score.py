@@ -128,9 +128,11 @@ def test_names_from_paths(data, capsys):
     assert "a/hyp" in shown.out
 
 
-def test_many_runs_may_have_a_name_that_is_too_long_together(tmp_path, monkeypatch):
+def test_many_runs_may_have_a_name_that_is_too_long_together(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = [f"base.seed{number:03}.de" for number in range(30)]
     for name in ["test.de", *names]:
         Path(name).write_text("one two three four\n")
-    main(["--reference", "test.de", "--system", f"base={','.join(names)}", "--metrics", "bleu"])
+    shown = run(capsys, "--reference", "test.de", "--system", f"base={','.join(names)}", "--out", "report")
+    assert len(report()["test_sets"][0]["scores"]["base"]["bleu"]["runs"]) == len(names)
+    assert "100.0" in shown.out

@@ -53,12 +53,8 @@ class Lineage:
         elif self._kept is not None:
             _, before, heads, room, width = memory.shape
             of_sentence, kept = self._kept
-            blocks = (
-                torch.arange(2 * before * heads, device=key.device)
-                .view(2, before, heads, 1)
-                .index_select(1, of_sentence)
-            )
-            rows = blocks * room + kept[:, None]
+            blocks = torch.arange(2 * before * heads, device=key.device).view(2, before, heads, 1)
+            rows = blocks.index_select(1, of_sentence) * room + kept[:, None]
             memory = memory.view(-1, width).index_select(0, rows.view(-1)).view(*rows.shape, width)
         elif memory.is_inference() and not torch.is_inference_mode_enabled():
             memory = memory.clone()
