@@ -87,7 +87,8 @@ from posnet_fairseq.cli.run import main
 from posnet_fairseq.runs import devices
 devices.gpus = lambda: (8, True)
 devices.gpu_memory = lambda count, tenants: None
-main()
+if __name__ == "__main__":  # not in a process that main() starts, which imports this file
+    main()
 """
 
 
