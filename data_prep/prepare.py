@@ -64,8 +64,8 @@ def show_plan(
     for column in ("stage", "writes about", ""):
         table.add_column(column, justify="right" if column == "writes about" else "left")
     for file in asked.files:
-        state = "cached" if downloads.cached(file) else "to do"
-        table.add_row(f"download {file.name}", "?" if file.size is None else _bytes(file.size), state)
+        state = "cached" if downloads.cached(file) else "to do" if asked.read in todo else "done"
+        table.add_row(f"download {Path(file.name).name}", "?" if file.size is None else _bytes(file.size), state)
     for stage in pipeline.stages:
         table.add_row(stage.name, _bytes(stage.size), "to do" if stage in todo else "done")
     console.print(table)

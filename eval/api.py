@@ -11,7 +11,17 @@ from typing import TypeGuard
 from rich.console import Console
 
 from posnet_eval.inputs.loading import load
-from posnet_eval.inputs.plan import RESAMPLES, RUNNING, SEED, SETTINGS, TRIALS, Text, metric_names, plan_of_one_test_set
+from posnet_eval.inputs.plan import (
+    MODELS,
+    RESAMPLES,
+    RUNNING,
+    SEED,
+    SETTINGS,
+    TRIALS,
+    Text,
+    metric_names,
+    plan_of_one_test_set,
+)
 from posnet_eval.report.tables import show
 from posnet_eval.statistics.results import Comparison
 from posnet_eval.statistics.scoring import compare
@@ -98,7 +108,10 @@ def score(
     given = locals()
     settings = {name: given[name] for name in (*SETTINGS, *RUNNING)} | ({"device": "cpu"} if cpu else {})
     with called_from_python(**_RENAMED):
-        for name, kind in {"language_pair": str, "test_set": str, "lowercase": bool}.items():
+        for name in MODELS:  # folders may be paths
+            settings[name] = given[name] = str(given[name]) if isinstance(given[name], PathLike) else given[name]
+        texts = dict.fromkeys(("language_pair", "test_set", "test", "tokenize", "device", *MODELS), str)
+        for name, kind in (texts | {"lowercase": bool}).items():
             if not isinstance(given[name], kind | None):
                 raise UsageError(f"{name} {given[name]!r:.60}: give a value of type {kind.__name__}.")
         chosen = metric_names(metrics) if isinstance(metrics, str) else _names(metrics)

@@ -20,7 +20,8 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
         arch: what its architectures are called, ``ARCH_base`` and so on. Default: `name`.
 
     Raises:
-        ValueError: the name or one of its options is another mixer's already, or the class is no TokenMixer.
+        ValueError: the name, that of its architectures or one of its options is another mixer's already, or the class
+            is no TokenMixer.
     """
 
     def register(cls: Any) -> type:
@@ -32,6 +33,9 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
             raise ValueError(
                 f"mixer {name!r}: {owner} cannot take a name that belongs to {other.__module__}.{other.__qualname__}"
             )
+        taken = {each.arch: each for each in _MIXERS.values()}.get(arch or name)
+        if taken is not None:
+            raise ValueError(f"mixer {name!r}: {arch or name} names architectures of the mixer {taken.name!r} already")
         known = option_fields()
         for field in dataclasses.fields(cls.Config):
             theirs = known.get(field.name, field)

@@ -3,6 +3,7 @@
 import itertools
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -102,7 +103,7 @@ def write_set(
     seems to be tokenized already.
     """
     counts: dict[str, int] = {}
-    tokenized: dict[str, int] = {}
+    tokenized = Counter[str]()
     with ExitStack() as stack:
         files = [
             stack.enter_context(open(folder / f"{name}.{language}", "w", encoding="utf-8", newline="\n"))
@@ -117,7 +118,7 @@ def write_set(
                         file.write(f"{line}\n")
             counts[part.title] = counts.get(part.title, 0) + watched[0].lines
             for number, text in enumerate(watched):
-                tokenized |= tokenized_lines(text, part.paths[min(number, len(part.paths) - 1)])
+                tokenized.update(tokenized_lines(text, part.paths[min(number, len(part.paths) - 1)]))
     return {"lines": sum(counts.values()), "corpora": counts, "tokenized": tokenized}
 
 

@@ -50,14 +50,20 @@ class _Comparison(msgspec.Struct, forbid_unknown_fields=True):
 
 def read_plan(path: Path) -> Plan:
     """Return the comparison that a file describes; paths in it are relative to its folder."""
-    content: _Comparison = convert(_with_text_keys(read_yaml(path, Any, PlainLoader)), _Comparison, path)
+    entries = read_yaml(path, Any, PlainLoader)
+    with about(path):
+        entries = _with_text_keys(entries)
+    content: _Comparison = convert(entries, _Comparison, path)
     with called_from_python(), about(path):  # keys have the names of arguments
         return _plan(content, Path(path).parent)
 
 
 def _with_text_keys(content: Any) -> Any:
     if isinstance(content, dict):
-        return {str(key): _with_text_keys(value) for key, value in content.items()}
+        result = {str(key): _with_text_keys(value) for key, value in content.items()}
+        if len(result) < len(content):
+            raise UsageError("a key is there twice, as a number and as text. Give each a name of its own.")
+        return result
     return content
 
 

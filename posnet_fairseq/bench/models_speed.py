@@ -147,7 +147,7 @@ def tables(options: Namespace) -> Iterator[Table | str]:
     how = {"size": options.size, "sentences": options.sentences, "length": options.length}
     results = run(mixers, beam=options.beam, rounds=options.rounds, **how)
     title = f"{options.sentences} sentences of {options.length} tokens, beam {options.beam}"
-    shown = table(title, "training\ntokens/s", "× fairseq", "decoding\nsentences/s", "× fairseq")
+    shown = table(title, "training\ntokens/s", "training\n× fairseq", "decoding\nsentences/s", "decoding\n× fairseq")
     for name, (training, decoding) in results.items():
         tokens, sentences = options.sentences * options.length / training.seconds, options.sentences / decoding.seconds
         ratios = f"{1 / training.ratio:.2f}", f"{1 / decoding.ratio:.2f}"

@@ -66,20 +66,25 @@ def examine() -> Iterator[Finding]:
 
 
 def _fairseq() -> Finding:
-    if importlib.util.find_spec("fairseq") is None:
+    if _origin_of_fairseq() is None:
         return Finding("fairseq", False, "not installed: posnet does everything but train", FAIRSEQ, needed=False)
     from posnet_fairseq.fairseq_plugin.slow_imports import import_fairseq
 
     return Finding("fairseq", True, f"imports, from {Path(str(import_fairseq().__file__)).parent}")
 
 
+def _origin_of_fairseq() -> str | None:
+    spec = importlib.util.find_spec("fairseq")
+    return spec.origin if spec else None  # None of a clone in the working directory, too
+
+
 def _posnet() -> Finding:
     from posnet_fairseq.transformer.architectures import archs
 
     # fairseq looks for a relative --user-dir beside its own package if the working directory lacks it.
-    fairseq = importlib.util.find_spec("fairseq")
-    beside = Path(str(fairseq.origin)).parents[1] / USER_DIR.name if fairseq else USER_DIR
-    user_dir = USER_DIR.name if fairseq and beside.exists() and beside.samefile(USER_DIR) else USER_DIR
+    origin = _origin_of_fairseq()
+    beside = Path(origin).parents[1] / USER_DIR.name if origin else USER_DIR
+    user_dir = USER_DIR.name if origin and beside.exists() and beside.samefile(USER_DIR) else USER_DIR
     return Finding("posnet", True, f"{__version__}, {len(archs())} architectures; --user-dir {user_dir}")
 
 

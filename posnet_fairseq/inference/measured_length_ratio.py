@@ -6,7 +6,7 @@ from typing import Any
 
 from posnet_fairseq.inference.vocabularies import infer_languages
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.text.binary_format import binarized_set, sentence_sizes
+from posnet_fairseq.text.binary_format import binarized_set, read_tokens
 from posnet_fairseq.transformer.length_ratio_option import UNKNOWN, Ratio, parse
 
 
@@ -41,7 +41,7 @@ def measure(
                 stems.append(binarized_set(part, f"{subset}{len(stems)}", languages))
         for number, stem in enumerate(stems):
             times = upsample_primary if number == 0 < len(stems) - 1 else 1
-            sources, targets = (sentence_sizes(f"{stem}.{language}") for language in languages)
+            sources, targets = (read_tokens(f"{stem}.{language}")[1] for language in languages)
             if longest_source is not None:
                 sources = sources.clip(max=longest_source)
             counts[0] += times * int(sources.sum())

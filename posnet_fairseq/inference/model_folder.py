@@ -184,8 +184,8 @@ def files_of_data(folder: str | Path) -> list[Path]:
     """Return paths of a dataset's files: dictionaries, binary sets, the card and the files that it names."""
     folder = Path(folder)
     try:
-        named = list(DatasetCard.read(folder).files)
+        named = DatasetCard.read(folder).named_files
     except (OSError, UsageError):  # data of fairseq-preprocess have no card
-        named = []
+        named = set()
     found = [path for pattern in ("dict*.txt", "*.idx", "*.bin", CARD) for path in folder.glob(pattern)]
-    return [*found, *(folder / name for name in named)]
+    return [*found, *(folder / name for name in sorted(named))]

@@ -176,7 +176,7 @@ def open_output(
 
 def check_places(options: argparse.Namespace) -> None:
     """Refuse outputs that would overwrite what is read, and what does not go with --stream or --resume."""
-    name, second = second_input(options)
+    name, second, _ = second_input(options)
     optional = (second, options.sentencepiece_model, options.bpe_codes, options.shortlist)
     inputs = [options.input, *files_of_models(options.checkpoint), *filter(None, optional)]
     output, is_stream = options.output, True
@@ -199,45 +199,31 @@ def check_places(options: argparse.Namespace) -> None:
         problem = (
             f"--output {output}: --stream writes to pipes, line by line. Leave it out, or redirect standard output"
         )
-    elif options.stream and second and prefix_text(options) is None:
+    elif options.stream and second:
         problem = f"{name} {second} with --stream: leave one of the two out"
     elif options.stream and options.processes not in (None, 1):
         problem = f"--processes {options.processes} with --stream: leave one of the two out"
     if problem:
         raise UsageError(f"{problem}.")
-    for path in [options.input, *([second] if second and prefix_text(options) is None else [])]:
+    for path in [options.input, *([second] if second else [])]:
         if path != "-":  # one that is not there is missed before the model is loaded
             with reading(Path(path)):
                 os.stat(path)
 
 
-def prefix_text(options: argparse.Namespace) -> str | None:
-    """Return the text of --prefix for all lines; None if it is the path of a file, or not given."""
-    prefix: str | None = options.prefix
-    is_text = prefix and prefix != "-" and "/" not in prefix and not os.path.lexists(prefix)
-    return prefix if is_text else None
-
-
-def second_input(options: argparse.Namespace) -> tuple[str, str | None]:
-    """Return the option that gives a second text for each line, and the path of it if it is given."""
+def second_input(options: argparse.Namespace) -> tuple[str, str | None, str | None]:
+    """Return the option that gives a second text for each line, its path, or the text of --prefix for all lines."""
     if options.score_translations:
-        return "--score-translations", options.score_translations
-    return "--prefix", options.prefix
+        return "--score-translations", options.score_translations, None
+    prefix = options.prefix
+    is_text = prefix and prefix != "-" and "/" not in prefix and not os.path.lexists(prefix)
+    return ("--prefix", None, prefix) if is_text else ("--prefix", prefix, None)
 
 
 def place_beside(output: str) -> Path:
     """Return the place of OUTPUT.partial."""
     place, _ = resolved(output, f"--output {output}")
     return place.with_name(os.fsdecode(os.fsencode(place.name)[:_LONGEST]) + ".partial")
-
-
-def recorded(output: str) -> Mapping[str, Any]:
-    """Return what OUTPUT.partial says about its work; nothing if it is not there."""
-    head = None
-    if output != "-" and not resolved(output, f"--output {output}")[1] and place_beside(output).is_file():
-        with contextlib.suppress(OSError, ValueError), open(place_beside(output), "rb") as file:
-            head = json.loads(file.readline(2**20))
-    return head if isinstance(head, dict) else {}
 
 
 def _digest(texts: Texts) -> str:

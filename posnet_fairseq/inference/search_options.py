@@ -96,4 +96,4 @@ def settings_of(options: argparse.Namespace, recorded: Mapping[str, Any] | None 
 
 def unless_given(options: argparse.Namespace, recorded: Mapping[str, Any]) -> str:
     """Return the recorded settings of a search that no option replaces, as options: ``--beam 5 --lenpen 1``."""
-    return " ".join(f"{flag(name)} {value:g}" for name, value in recorded.items() if getattr(options, name) is None)
+    return " ".join(f"{flag(name)} {value:.15g}" for name, value in recorded.items() if getattr(options, name) is None)

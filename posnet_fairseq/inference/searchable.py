@@ -13,7 +13,6 @@ from posnet_fairseq.inference.arguments import MAX_TOKENS_LIMITS, ON_LONG, LoadO
 from posnet_fairseq.inference.checkpoints import model_arch
 from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.model_loading import load_models
-from posnet_fairseq.inference.packing.pack import assume_packing_speedup, packing_speedup
 from posnet_fairseq.inference.precision import check_compile, check_device, prepare_for_inference, resolve_dtype
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.forced import ForcedDecoding
@@ -90,8 +89,8 @@ class SearchableModel:
         return f"{type(self).__name__}({', '.join(filter(None, (*names, where)))}, beam {beam})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies have the same precision and packing, which would be measured anew: they translate alike."""
-        return _loaded_again, (type(self), self.paths, self.options, packing_speedup())
+        """Copies have the same precision: they translate alike."""
+        return _loaded_again, (type(self), self.paths, self.options)
 
     def translator(
         self, settings: SearchSettings, nbest: int = 1, attention: bool = False, scores: bool = False
@@ -138,11 +137,8 @@ class SearchableLanguageModel(SearchableModel):
     generates = True
 
 
-def _loaded_again(
-    kind: type[SearchableModel], paths: Sequence[str | Path], options: LoadOptions, speedup: float
-) -> SearchableModel:
+def _loaded_again(kind: type[SearchableModel], paths: Sequence[str | Path], options: LoadOptions) -> SearchableModel:
     """Return a copy of a model; see :meth:`SearchableModel.__reduce__`."""
-    assume_packing_speedup(speedup)
     with called_from_python():
         return kind(paths, options)
 

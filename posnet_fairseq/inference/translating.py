@@ -16,7 +16,6 @@ from posnet_fairseq import __version__
 from posnet_fairseq.inference import outputs
 from posnet_fairseq.inference.arguments import AUTO, LoadOptions
 from posnet_fairseq.inference.model_folder import files_of_data, files_of_models
-from posnet_fairseq.inference.packing import pack
 from posnet_fairseq.inference.parallel_search import (
     Found,
     ParallelSearch,
@@ -65,9 +64,6 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     dtype = resolve_dtype(options.dtype, device)
     if options.dtype == AUTO:
         say(f"--dtype auto is {dtype}")
-    measures_packing = device == "cpu" and dtype == "float32" and not options.compile
-    if measures_packing:
-        _pack_as_before(options)
     model = _load(options, place, dtype)
     if options.output != "-":
         check_place(options.output, "--output", files_of_data(model.folder))
@@ -81,8 +77,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     printing = Printing(options.nbest, options.print_alignment, options.json, options.per_token, scores)
 
     lines, tokens, unit = 0, 0, "texts" if options.generates else "sentences"
-    speedup = pack.packing_speedup() if measures_packing else None
-    work = {"device": device, "dtype": dtype, "packing_speedup": speedup, **_work_of(options, model)}
+    work = {"device": device, "dtype": dtype, **_work_of(options, model)}
     text = iterate_text(options.input)
     take: Callable[[], list[str]] = lambda: list(itertools.islice(text, WINDOW))  # noqa: E731
     if options.stream:
@@ -108,24 +103,11 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
                 lines += len(best)
                 tokens += sum(len(one.tokens) - (len(one.source_tokens) if options.generates else 0) for one in best)
         output.finish()
-    if measures_packing:
-        say(pack.describe_packing())
     rates = ""
     if lines:
         new = "new " * options.generates
         rates = f", {lines / search.seconds:.1f} {unit} and {tokens / search.seconds:.1f} {new}tokens a second"
     say(f"{lines} {unit.removesuffix('s') if lines == 1 else unit} in {search.seconds:.1f} s{rates}")
-
-
-def _pack_as_before(options: argparse.Namespace) -> None:
-    """Pack weights as for the windows that are done, if there are any, so that the others are rounded alike."""
-    before = outputs.recorded(options.output)
-    if (
-        before.items() >= _VERSIONS.items()
-        and isinstance(speedup := before.get("packing_speedup"), float)
-        and pack.packing_speedup()
-    ):
-        pack.assume_packing_speedup(speedup)
 
 
 def _load(options: argparse.Namespace, device: str, dtype: str) -> SearchableModel:
@@ -140,8 +122,8 @@ def _load(options: argparse.Namespace, device: str, dtype: str) -> SearchableMod
 
 def _prefixes(options: argparse.Namespace, say: Callable[[object], None]) -> Iterator[str] | None:
     """Return what the translation of each line begins with, or the given translations, if there are any."""
-    _, second = outputs.second_input(options)
-    if beginning := outputs.prefix_text(options):
+    _, second, beginning = outputs.second_input(options)
+    if beginning:
         say(f"--prefix: there is no file {beginning}, so every translation begins with this text")
         return itertools.repeat(beginning)
     return iterate_text(second) if second else None
@@ -165,7 +147,7 @@ def _windows(
     take: Callable[[], list[str]], prefixes: Iterator[str] | None, options: argparse.Namespace
 ) -> Iterator[_Window]:
     """Yield windows of lines, each with the prefixes of its lines, if there are any."""
-    name, second = outputs.second_input(options)
+    name, second, _ = outputs.second_input(options)
     first = 0
     while True:
         some = take()

@@ -13,7 +13,6 @@ import torch
 
 from posnet_fairseq.inference.stored_energies import parameter_count
 from posnet_fairseq.runs.training import Training, most_kept
-from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.disk import free_bytes
 from posnet_fairseq.shared.errors import DamagedError, UsageError, about, flag, last_error
 from posnet_fairseq.shared.failures import explain
@@ -21,21 +20,6 @@ from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.progress import amount, shown
 from posnet_fairseq.shared.user_dir import import_user_dir
 
-# Options that a run must leave as they are by default, and why.
-FIXED = {
-    "the best checkpoint on the validation set is averaged with those that follow": (
-        *("disable_validation", "validate_after_updates", "validate_interval", "valid_subset"),
-        "maximize_best_checkpoint_metric",
-    ),
-    "a run ends after --updates, and goes on from its own last checkpoint": (
-        *("max_epoch", "stop_min_lr", "stop_time_hours", "restore_file", "no_last_checkpoints", "reset_dataloader"),
-        *("reset_lr_scheduler", "reset_meters", "reset_optimizer"),
-    ),
-    "the recipe itself removes the checkpoints that are no longer needed": (
-        *("no_save", "keep_interval_updates", "keep_interval_updates_pattern", "keep_last_epochs"),
-        *("keep_best_checkpoints", "checkpoint_suffix", "write_checkpoints_asynchronously"),
-    ),
-}
 # Options in which a training may differ from the checkpoint that it begins with: they say how a model is trained, where
 # it was, or are looked at with the weights.
 FREE = (
@@ -57,7 +41,6 @@ def check(training: Training, average: int, others: Sequence[Path]) -> tuple[lis
 
     with _silence():
         model, cfg = build(training.arguments)
-        refuse_other_endings(cfg)
         check_training_options(cfg)
         size = parameter_count(model)
         folder = Path(cfg.checkpoint.save_dir)
@@ -136,25 +119,6 @@ def build(arguments: Sequence[str]) -> tuple[torch.nn.Module, Any]:
     task = tasks.setup_task(cfg.task)
     with torch.device("meta"):
         return task.build_model(cfg.model), cfg
-
-
-def refuse_other_endings(cfg: Any) -> None:
-    """Refuse options that would end a run elsewhere, or leave it without the checkpoints that are averaged."""
-    from fairseq.dataclass.configs import FairseqConfig
-
-    other: dict[str, str] = {}
-    for section in ("dataset", "optimization", "checkpoint"):
-        defaults = getattr(FairseqConfig(), section)
-        for reason, names in FIXED.items():
-            there = [name for name in names if hasattr(defaults, name)]
-            other |= {flag(name): reason for name in there if getattr(cfg[section], name) != getattr(defaults, name)}
-    metric = cfg.checkpoint.best_checkpoint_metric
-    # Without label smoothing, as language models are trained, the loss orders checkpoints as the perplexity does.
-    without_smoothing = cfg.criterion._name.removeprefix(PREFIX) == "cross_entropy"
-    if metric != "ppl" and not (metric == "loss" and without_smoothing):
-        other["--best-checkpoint-metric"] = "the best checkpoint is that of the lowest perplexity (ppl)"
-    for name, reason in other.items():
-        raise UsageError(f"--options with {name}: in a recipe, {reason}. Leave it out.")
 
 
 def repair(folder: Path) -> list[str]:

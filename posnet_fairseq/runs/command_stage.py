@@ -189,7 +189,7 @@ class CommandStage:
         record = self.record
         record.begin(self._depends(), command=self.command, **surroundings(environment))
         start = time.perf_counter()
-        with open(self.log, "a", encoding="utf-8") as log:
+        with open(self.log, "a", encoding="utf-8", errors="surrogateescape") as log:
             log.write(f"$ {shlex.join(self.command)}\n")
             log.flush()
             process = subprocess.Popen(

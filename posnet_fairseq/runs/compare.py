@@ -1,5 +1,6 @@
 """Comparisons: several systems with one or more seeds each, trained and scored in one report. One is the quickstart."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,7 +115,7 @@ class QuickstartSettings(ComparisonSettings):
             texts.setdefault("baselines", " ".join(names(texts["mixers"])[:1]))
         if "gpus" not in texts:
             texts.setdefault("cpus", "1")
-        if texts["updates"].isdecimal():
+        if re.fullmatch(r"\d{1,7}", texts["updates"]):
             updates = int(texts["updates"])
             texts.setdefault("interval", str(-(-updates // 20)))
             texts.setdefault("average", "5" if updates >= 100 else "1")

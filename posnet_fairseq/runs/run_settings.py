@@ -20,11 +20,14 @@ from posnet_fairseq.text.card import CARD, DatasetCard
 from posnet_fairseq.transformer.sizes import SIZES
 
 STAGES = ("prepare", "train", "average", "precompute", "translate", "score")
-# Settings that set options of fairseq-train, and a pattern of these options, which --options may not repeat.
+# Settings that set options of fairseq-train, and a pattern of options that --options may not have: these, and those by
+# which a training would end elsewhere or lack checkpoints to average.
 _GIVING = "mixer size seed tokens max_tokens updates interval patience runs init_from user_dir".split()
 _OWN = re.compile(
-    r"--(arch|seed|max-tokens|batch-size|update-freq|max-update|patience|save-|no-save|user-dir"
-    r"|required-batch-size-multiple|finetune-from-model|distributed-|log-).*|-a"
+    r"--(arch|seed|max-tokens|batch-size|update-freq|max-update|max-epoch|patience|stop-|save-|no-save|no-last|no-epoch"
+    r"|keep-|reset-|restore-file|finetune-from-model|checkpoint-suffix|write-checkpoints|disable-validation"
+    r"|valid-subset|validate-(after|interval)|(maximize-)?best-checkpoint-metric|required-batch-size-multiple"
+    r"|distributed-|log-|user-dir).*|-a"
 )
 
 
@@ -46,7 +49,7 @@ def _metrics(text: str) -> str:
 
 
 def _stages(text: str) -> tuple[str, ...]:
-    words = parsers.several(parsers.one_of(*STAGES, "all"))(text.replace("\0", " "))
+    words = parsers.several(parsers.one_of(*STAGES, "all"))(text)
     return STAGES if "all" in words else tuple(stage for stage in STAGES if stage in words)
 
 
@@ -106,7 +109,7 @@ class TrainingSettings(Settings):
         defaults = hyperparameters(size) if size in SIZES else {}
         whole = {name: text for name, text in defaults.items() if name != "max_tokens"} | texts
         numbers = [whole.get(name, "") for name in ("updates", "average", "interval")]
-        if "interval" not in texts and all(map(str.isdecimal, numbers)):
+        if "interval" not in texts and all(re.fullmatch(r"\d{1,7}", text) for text in numbers):
             updates, average, interval = map(int, numbers)  # a short training has the checkpoints to average
             whole["interval"] = str(max(1, min(interval, updates // max(1, average))))
         return whole

@@ -24,8 +24,7 @@ def setting(
     Args:
         parse: function from text to a value; its ValueError has what is allowed, as the end of a sentence, and before
             that, if it is not the whole text, the part that is not allowed.
-        positional: argparse's ``nargs`` of a setting that is no flag but words, ``?`` or ``*``. The text of ``*`` has
-            NUL between the words.
+        positional: argparse's ``nargs`` of a setting that is no flag but words, ``?`` or ``*``.
     """
     metavar = metavar or {whole_number: "N", folder: "FOLDER"}.get(parse)
     metadata = {"help": help, "parse": parse, "positional": positional, "metavar": metavar}
@@ -115,7 +114,7 @@ class Settings:
             hint = nearest(word, ["--config", *map(flag, cls.flags())])
             kind = "option" if word.startswith("-") else "further argument"
             raise UsageError(f"{word}: {target} takes no such {kind}; --help lists all.{hint}")
-        return {name: _text(value, "\0") for name, value in vars(found).items() if value}
+        return {name: _text(value) for name, value in vars(found).items() if value}
 
     @classmethod
     def _of_file(cls, path: Path) -> dict[str, str]:
@@ -127,14 +126,14 @@ class Settings:
                 raise UsageError(f"{path}: {key}: there is no such setting.{nearest(name, cls.fields())}")
             if name in texts:
                 raise UsageError(f"{path}: {key}: this setting is there twice, with - and with _. Leave one out.")
-            texts[name] = _text(value, " " if name in cls.flags() else "\0")
+            texts[name] = _text(value)
         return texts
 
 
-def _text(value: object, separator: str = " ") -> str:
+def _text(value: object) -> str:
     """Return the text that parses to a value."""
     if value is None or value is False:
         return ""
     if value is True:
         return "1"
-    return separator.join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -54,8 +54,14 @@ def training_speed(path: Path | str) -> float | None:
 
 def gpu_memory(log: str) -> float | None:
     """Return the bytes of a GPU that a training has taken at most, by its output; None if it had no GPU."""
-    free, total = (re.findall(pattern, log) for pattern in (r'"gb_free": "?([\d.]+)', r"total memory = ([\d.]+) GB"))
-    return (float(total[0]) - min(map(float, free))) * 2**30 if free and total else None
+    taken = []
+    for attempt in re.split(r"^\$ ", log, flags=re.MULTILINE):  # each on a GPU of its own, perhaps
+        free, total = (
+            re.findall(pattern, attempt) for pattern in (r'"gb_free": "?([\d.]+)', r"total memory = ([\d.]+) GB")
+        )
+        if free and total:
+            taken.append(float(total[0]) - min(map(float, free)))
+    return max(taken) * 2**30 if taken else None
 
 
 def cpu_seconds_per_update(path: Path | str) -> float | None:

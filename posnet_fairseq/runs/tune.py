@@ -48,7 +48,7 @@ class TuneSettings(SystemsSettings):
 
 @dataclass(frozen=True)
 class Trial:
-    """A training with values of options; without perplexity and updates if it diverged."""
+    """A training with values of options; without perplexity and updates if it diverged, or in a dry run."""
 
     values: dict[str, str]
     perplexity: float | None = None  # of the validation set, the least
@@ -89,16 +89,15 @@ def tune(settings: TuneSettings) -> Path:
         }
         todo = [each for each, (name, _) in tried.items() if each.run.name not in trials[name]]
         diverged = do_all(todo, shares(min(settings.jobs, len(todo)), settings), DIVERGED) if todo else ()
-        if settings.dry_run:
-            continue
         for each in todo:
             name, value = tried[each]
-            found = () if each in diverged else best_validation(each.run / "train.log")
+            found = () if settings.dry_run or each in diverged else best_validation(each.run / "train.log")
             trials[name][each.run.name] = Trial(best[name] | {option: value}, *found)
         for name, its in trials.items():
             best[name] = min(its.values(), key=lambda trial: trial.perplexity or math.inf).values
     if not settings.dry_run:
         lost = [name for name, its in trials.items() if all(trial.perplexity is None for trial in its.values())]
+        best |= {name: {} for name in lost}
         _write(folder, [system for system in systems if system.name not in lost], best, trials)
         _print(best, trials)
         say(f"{shown(folder)} has trials.json, and tuned.txt for posnet-run compare")

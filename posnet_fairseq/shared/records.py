@@ -85,7 +85,7 @@ class Record:
     def write(self) -> None:
         """Write the file, whole or not at all."""
         with replacing(self.path) as temporary:
-            temporary.write_text(json.dumps(self.content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            temporary.write_text(json.dumps(self.content, indent=1) + "\n", encoding="utf-8")
 
     def _measure_killed(self) -> None:
         """Note how long the last attempt took if it was killed, with nothing measured: until it wrote its last line."""

@@ -55,18 +55,6 @@ def check(path: str | Path) -> tuple[np.ndarray | None, np.dtype | None]:
     return sizes, np.dtype(kind)
 
 
-def sentence_sizes(path: str | Path) -> np.ndarray:
-    """Return (N,) lengths of sentences in tokens, end symbol included, of one side of a set."""
-    sizes, _ = check(path)
-    if sizes is not None:
-        return sizes
-    index = Path(f"{path}.idx")
-    name, *_, sentences, numbers = struct.unpack("<8s5Q", index.read_bytes()[:48])
-    if name != _OTHERS[0][:8] or numbers != sentences:
-        raise UsageError(f"{index} has no lengths of sentences. Binarize the text again, with --dataset-impl mmap.")
-    return np.fromfile(index, np.int64, sentences, offset=48 + 16 * (sentences + 1))
-
-
 def read_tokens(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
     """Return the token ids of all sentences of one side of a set, (T,), and the lengths of the sentences, (N,).
 

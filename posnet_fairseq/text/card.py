@@ -53,9 +53,14 @@ class DatasetCard(msgspec.Struct, omit_defaults=True):
     files: dict[str, dict[str, Any]] = {}  # size, time of change and SHA-256 of each file in the folder
     unknown: dict[str, Any] = {}  # other entries of the file, which are written as they were read
 
-    def __post_init__(self) -> None:
+    @property
+    def named_files(self) -> set[str]:
+        """The files that the card names; one that is written by hand may have those of subwords only."""
         subwords = (self.bpe_codes or {}, self.sentencepiece_model or {})
-        for name in (*self.files, *chain(*([of] if isinstance(of, str) else of.values() for of in subwords))):
+        return {*self.files, *chain(*([of] if isinstance(of, str) else of.values() for of in subwords))}
+
+    def __post_init__(self) -> None:
+        for name in self.named_files:
             if Path(name).name != name:
                 raise ValueError(f"it names the file {name}, which is not in its folder")
 

@@ -37,7 +37,7 @@ class Merges:
     def split(self, words: str) -> str:
         """Return pieces between spaces, of words between single spaces; ``@@`` ends all but the last of a word."""
         if len(self._bpe.cache) > _REMEMBERED:
-            self._bpe.cache.clear()
+            self._bpe.cache = {}  # not cleared: other threads may be reading it
         return self._bpe.process_line(words)
 
     def join(self, pieces: str) -> str:

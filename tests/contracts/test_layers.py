@@ -53,8 +53,9 @@ def test_rooms_import_only_what_they_may(copied):
         ("acyclic", "posnet_fairseq/ops/offsets.py", "import posnet_fairseq.ops.band", ".offsets -> .band"),
         ("no-fairseq", "posnet_fairseq/text/new.py", "def f():\n    import hydra", "text.new -> hydra"),
         ("no-torch", "posnet_fairseq/shared/errors.py", "import torch", "shared.errors -> torch"),
-        ("eval", "posnet_eval/inputs/new.py", "import fairseq", "inputs.new -> fairseq"),
-        ("data", "posnet_data_prep/prepare.py", "import fairseq", "prepare -> fairseq"),
+        ("eval-data", "posnet_eval/inputs/new.py", "import fairseq", "inputs.new -> fairseq"),
+        ("eval-data", "posnet_data_prep/prepare.py", "import fairseq", "prepare -> fairseq"),
+        ("eval-or-data", "posnet_eval/inputs/new.py", "import posnet_data_prep.prepare", "-> posnet_data_prep.prepare"),
     ],
 )
 def test_a_contract_is_broken_by(contract, file, line, found, copied):

@@ -124,6 +124,11 @@ def test_tokenized_text_is_noted(files, tmp_path, capsys):
     (note,) = json.loads(text_of(data, "dataset.json"))["notes"][-1:]
     assert note.startswith("spaced.de looks tokenized: 60 lines end in a space and a period")
     assert f"note: {note}" in capsys.readouterr().err
+    (tmp_path / "more").mkdir()
+    more = write(tmp_path / "more/spaced.de", [line.replace(".", " .") for _, line in PAIRS])
+    data = make(tmp_path, "--train", files[0], spaced, files[0], more, "--valid", *files, "-t", "de", name="both")
+    (note,) = json.loads(text_of(data, "dataset.json"))["notes"][-1:]
+    assert note.startswith("spaced.de looks tokenized: 120 lines end in a space and a period")
 
 
 EVERY = "--valid-every 23"

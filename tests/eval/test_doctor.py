@@ -22,6 +22,15 @@ def found():
     return findings["COMET"], findings["BLEURT"]
 
 
+def test_a_clone_of_fairseq_in_the_working_directory_is_not_installed(tmp_path, monkeypatch):
+    (tmp_path / "fairseq").mkdir()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "fairseq", raising=False)
+    findings = {finding.what: finding for finding in doctor.examine()}
+    assert "not installed" in findings["fairseq"].says
+    assert findings["posnet"].works
+
+
 def test_models_that_are_not_there():
     comet, bleurt = found()
     assert not comet.works

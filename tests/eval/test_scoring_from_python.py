@@ -86,6 +86,8 @@ LINE = ["eine Zeile"]
         (LINE, {"references": ["我们今天读这本书"]}, "Give the pair of languages (language_pair; "),
         (LINE, {"metrics": "comet"}, "COMET reads the source, of which test has none. Give sources."),
         (LINE, {"language_pair": ("en", "de")}, "language_pair ('en', 'de'): give a value of type str."),
+        (LINE, {"test": 1}, "test 1: give a value of type str."),
+        (LINE, {"metrics": "comet", "comet_model": Path("a/b/c"), "sources": LINE}, "Give comet_model a folder"),
         (LINE, {"lowercase": "no"}, "lowercase 'no': give a value of type bool."),
         (LINE, {"references": set(LINE)}, "references: item 1 of {'eine Zeile'} is no line of text."),
         ({1: LINE, "1": LINE}, {}, "hypotheses: systems 1, 1: give each a name of its own."),

@@ -11,6 +11,7 @@ from subword_nmt.learn_bpe import learn_bpe
 from posnet_fairseq import api
 from posnet_fairseq.cli import export
 from posnet_fairseq.generation import load_language_model
+from posnet_fairseq.inference.model_folder import files_of_data
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.shared.errors import UsageError
 from support import documents
@@ -48,6 +49,10 @@ def test_printing_says_what_it_is(model, path, tmp_path):
     of_texts = language_model_checkpoint(tmp_path / "lm.pt", "rposnet", build_language_model("rposnet"))
     found = repr(load_language_model(of_texts, pretokenized=True))
     assert re.fullmatch(r"TextModel\(gpt_\w+, float32 on cpu, beam 1\)", found), found
+
+
+def test_a_card_written_by_hand_names_files_that_are_read(path):
+    assert path.parent / "codes.bpe" in files_of_data(path.parent)
 
 
 def test_text_in_and_text_out(model):

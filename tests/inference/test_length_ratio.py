@@ -39,7 +39,8 @@ def test_is_measured_with_end_symbols(data):
     assert measured_length_ratio.measure(data / "one") == (8, 5)
     assert measured_length_ratio.measure(data / "one", "yy", "xx") == (5, 8)
     assert measured_length_ratio.measure(f"{data}/one:{data}/two") == (12, 9)
-    assert measured_length_ratio.measure(data / "old") == (8, 5)
+    with pytest.raises(UsageError, match=r"old/train\.xx-yy\.xx\.idx is not of the memory-mapped format"):
+        measured_length_ratio.measure(data / "old")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 from posnet_fairseq.cli import export, translate
 from posnet_fairseq.inference import outputs, translating
 from posnet_fairseq.inference.outputs import FinishedWindows
-from posnet_fairseq.inference.packing import pack
 from posnet_fairseq.inference.translator import Translator
 from posnet_fairseq.shared.errors import UsageError
 from support.checkpoints import checkpoint
@@ -111,7 +110,7 @@ def test_interrupted_before_the_output_is_written(run, whole, tmp_path, monkeypa
 
 @pytest.mark.parametrize(
     ("changed", "says"),
-    [("--beam 3", "beam"), ("--max-tokens 13", "max_tokens"), ("--dtype bf16 --fast", "dtype, packing_speedup, fast")],
+    [("--beam 3", "beam"), ("--max-tokens 13", "max_tokens"), ("--dtype bf16 --fast", "dtype, fast")],
 )
 def test_other_options(run, whole, tmp_path, changed, says):
     run(code=130, batches=2)
@@ -164,16 +163,6 @@ def test_output_in_a_model_folder(run, small_model, whole, tmp_path):
     run(*inside, model="folder")
     for name in ("config.json", "model.safetensors", *(path.name for path in tmp_path.glob("folder/dict.*"))):
         assert f"same file as folder/{name}" in run("--output", f"folder/{name}", code=2, model="folder")
-
-
-def test_weights_are_packed_as_for_the_windows_that_are_done(run, monkeypatch):
-    """They are rounded otherwise, and another measurement may decide otherwise."""
-    monkeypatch.setattr(pack, "_speedup", 2.0)
-    run(code=130, batches=2)
-    monkeypatch.setattr(pack, "_speedup", 1.0)
-    said = run("--resume")
-    assert "translated before" in said
-    assert "weights packed for oneDNN (2.0 times as fast here)" in said
 
 
 def test_cut_anywhere_the_whole_windows_stay(tmp_path):

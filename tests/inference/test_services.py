@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import posnet_fairseq as posnet
-from posnet_fairseq.inference.packing import pack as packing
 from support.building import build_language_model
 from support.checkpoints import language_model_checkpoint
 from support.commands import python
@@ -85,21 +84,12 @@ COPIES = {"pickle": lambda model: pickle.loads(pickle.dumps(model)), "deepcopy":
 
 @pytest.mark.parametrize("how", COPIES)
 @pytest.mark.parametrize("dtype", ["float32", "bf16", "auto"])
-def test_copies_translate_alike(small_model, monkeypatch, how, dtype):
-    monkeypatch.setattr(packing, "_speedup", 2.0)
+def test_copies_translate_alike(small_model, how, dtype):
     model = posnet.load(small_model, dtype=dtype, pretokenized=True)
     copied = COPIES[how](model)
     assert copied.options.dtype == model.options.dtype
     lines = ["w1 w2 w3", "w4"]
     assert copied.translate(lines, nbest=2, beam=3) == model.translate(lines, nbest=2, beam=3)
-
-
-def test_the_measurement_by_which_weights_are_packed_travels_with_a_model(small_model, monkeypatch):
-    monkeypatch.setattr(packing, "_speedup", 2.0)
-    sent = pickle.dumps(posnet.load(small_model, pretokenized=True))
-    monkeypatch.setattr(packing, "_speedup", 0.5)
-    pickle.loads(sent)
-    assert packing.packing_speedup() == 2.0
 
 
 def test_copies_of_language_models(tmp_path):

@@ -42,6 +42,14 @@ def test_a_name_is_given_once(clean_registry):
             pass
 
 
+def test_architectures_belong_to_one_mixer(clean_registry):
+    other = type("Other", (TokenMixer,), {})
+    with pytest.raises(ValueError, match="transformer_pos names architectures of the mixer 'attention' already"):
+        register_mixer("other", arch="transformer_pos")(other)
+    with pytest.raises(ValueError, match="transformer_pos names architectures of"):
+        register_mixer("transformer_pos")(other)
+
+
 def test_a_mixer_is_a_token_mixer(clean_registry):
     with pytest.raises(ValueError, match="must extend"):
         register_mixer("nothing")(object)

@@ -41,7 +41,8 @@ def test_an_error_of_several_lines_is_shown_whole(tmp_path):
 
 def test_stage_is_done_once(tmp_path):
     made = tmp_path / "made"
-    stage = CommandStage(tmp_path / "run", "work", python(f"open({str(made)!r}, 'a').write('x'); print('hello')"), made)
+    command = [*python(f"open({str(made)!r}, 'a').write('x'); print('hello')"), "caf\udce9"]  # a name that is not UTF-8
+    stage = CommandStage(tmp_path / "run", "work", command, made)
     assert not stage.is_done()
     do(stage)
     do(stage)

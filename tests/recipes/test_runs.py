@@ -148,30 +148,6 @@ def test_a_schedule_that_depends_on_its_length_is_not_lengthened(world):
         before_training.refuse_other_schedule(before | {"lr_scheduler": {}}, after)
 
 
-@pytest.mark.parametrize(
-    ("option", "reason"),
-    [
-        ("--disable-validation", "the best checkpoint on the validation set is averaged"),
-        ("--best-checkpoint-metric loss", "is that of the lowest perplexity"),
-        ("--keep-interval-updates 1", "the recipe itself removes"),
-    ],
-)
-@pytest.mark.quick_cases(1)
-def test_options_that_leave_no_checkpoints_to_average_are_refused(world, option, reason):
-    """They would end with too few of them, or with all that were ever written."""
-    arguments = [str(world / "tiny corpus"), "--user-dir", commands.USER_DIR, "--arch", "rposnet_tiny"]
-    arguments += ["--criterion", "label_smoothed_cross_entropy", "--best-checkpoint-metric", "ppl"]
-    name, *_ = option.split()
-    with pytest.raises(UsageError, match=rf"--options with {name}\b.*{reason}"):
-        before_training.refuse_other_endings(before_training.build([*arguments, *option.split()])[1])
-
-
-def test_the_loss_may_choose_checkpoints_where_it_orders_them_as_the_perplexity(world):
-    """As of language models."""
-    arguments = [str(world / "tiny corpus"), "--user-dir", commands.USER_DIR, "--arch", "rposnet_tiny"]
-    before_training.refuse_other_endings(before_training.build([*arguments, "--criterion", "chunked_cross_entropy"])[1])
-
-
 def test_finished_run_is_left_alone(world, one):
     before = {path: path.stat().st_mtime_ns for path in one.rglob("*") if path.name != ".lock"}
     output = finish(start(world, "runs"))

@@ -83,9 +83,12 @@ def test_a_training_that_diverges_is_the_worst_trial(search, capsys):
     assert re.search(r"fouriernet +8 +0\.1 +diverged", capsys.readouterr().out)
 
 
-def test_a_system_whose_trainings_all_diverge_is_not_chosen(search):
+def test_a_system_whose_trainings_all_diverge_is_not_chosen(search, tmp_path, capsys):
     with pytest.raises(UsageError, match=r"fouriernet: all trainings diverged.* lower rates \(--lrs\)"):
         search(lrs="8", systems="", mixers="fouriernet")
+    (trials,) = tmp_path.glob("runs/*/*/trials.json")
+    assert json.loads(trials.read_text())["fouriernet"]["chosen"] == {}
+    assert "chosen" not in capsys.readouterr().out
 
 
 def test_a_system_keeps_options_of_its_own(search, tmp_path):
@@ -98,8 +101,11 @@ def test_a_system_keeps_options_of_its_own(search, tmp_path):
     assert chosen == System("plain", "rposnet", "--gate none --lr 1e-3 --dropout 0 --clip-distance 4")
 
 
-def test_dry_run_writes_nothing(search, tmp_path, capsys):
-    search(dry_run="1", mixers="fouriernet")
+def test_dry_run_writes_nothing(search, tmp_path, monkeypatch):
+    shown = []
+    monkeypatch.setattr(jobs, "run", lambda settings, work: shown.append(settings.name))
+    search(dry_run="1", mixers="rposnet", lrs="2e-3 4e-3", dropouts="0.1 0.2", clip_distances="8 16")
+    assert len(shown) == len(set(shown)) == 4
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").rglob("trials.json"))
 
 

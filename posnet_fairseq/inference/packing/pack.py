@@ -1,8 +1,6 @@
 """Which layers of a model are replaced, and by what; among them values and gate of self-attention by one product."""
 
 import functools
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -29,11 +27,6 @@ from posnet_fairseq.transformer.layers import FeedForward
 # Activations that a linear layer computes with its products.
 _JOINED: dict[Callable, Activation] = {ACTIVATIONS["relu"]: "relu", ACTIVATIONS["gelu"]: "gelu"}
 _PROJECTIONS = ("query_proj", "key_proj", "out_proj")
-# Of the layer that is timed, once for all: if a layer of this size is faster when packed, so are all but the smallest.
-_TOKENS, _INPUTS, _OUTPUTS = 16, 512, 4096
-_ROUNDS = 11  # of the timing, together less than 0.1 s
-# Results differ in rounding: below this gain, which another measurement may miss, weights stay as they are.
-WORTHWHILE = 1.2
 
 
 def pack(module: Any, dtype: str, embeddings: dict[nn.Module, nn.Module] | None = None) -> None:
@@ -87,56 +80,10 @@ def _is_gelu(gating: object) -> bool:
 def _linear(linear: Any, activation: Activation, dtype: str) -> nn.Module:
     if dtype == "int8":
         return Int8Linear(linear, activation)
-    if dtype == "bf16":
-        if multiplies_bf16():
-            return PackedLinear(linear, activation, torch.bfloat16)
-        return PlainLinear(linear, activation, torch.bfloat16)
-    return (PackedLinear if weights_are_packed() else PlainLinear)(linear, activation)
-
-
-# What packing_speedup returns, once it is measured here or taken over from another process.
-_speedup: float | None = None
-
-
-def packing_speedup() -> float:
-    """Measure once how many times as fast layers are with packed weights on this processor."""
-    global _speedup
-    if _speedup is None:
-        _speedup = _measured_speedup() if torch.backends.mkldnn.is_available() else 0.0
-    return _speedup
-
-
-@torch.inference_mode()
-def _measured_speedup() -> float:
-    """Time both layers in turn: each finds the other's weights in the caches, as layers of a model do."""
-    x, linear = torch.ones(_TOKENS, _INPUTS), nn.Linear(_INPUTS, _OUTPUTS, bias=False, device="meta")
-    linear.weight = nn.Parameter(torch.ones(_OUTPUTS, _INPUTS))
-    plain, packed = PlainLinear(linear), PackedLinear(linear)
-    return statistics.median(_seconds(plain, x) / _seconds(packed, x) for _ in range(_ROUNDS))
-
-
-def _seconds(layer: nn.Module, x: Tensor) -> float:
-    start = time.perf_counter()
-    layer(x)
-    return time.perf_counter() - start
-
-
-def assume_packing_speedup(value: float) -> None:
-    """Take over the measurement of another process, so that layers here are packed as they are there."""
-    global _speedup
-    _speedup = value
-
-
-def weights_are_packed() -> bool:
-    """Return whether weights of float32 are packed on this processor."""
-    return packing_speedup() > WORTHWHILE
-
-
-def describe_packing() -> str:
-    """Return what was measured, and what follows from it, as a clause."""
-    speedup = packing_speedup()
-    choice = "packed" if weights_are_packed() else "not packed"
-    return f"weights {choice} for oneDNN ({speedup:.1f} times as fast here)"
+    # By what the processor has rather than by timing, so that the same command has the same rounding.
+    packed = multiplies_bf16() if dtype == "bf16" else torch.backends.mkldnn.is_available()
+    kind = torch.bfloat16 if dtype == "bf16" else torch.float32
+    return (PackedLinear if packed else PlainLinear)(linear, activation, kind)
 
 
 class JoinedGating(nn.Module):

@@ -112,8 +112,8 @@ class DecodingState:
     def _check_first(self) -> None:
         if isinstance(self.position, int) and self.position:
             raise UsageError(
-                f"need_weights at position {self.position}: earlier steps kept what steps without weights need, or the "
-                "other way round. Ask for weights in all steps of a state, or in none."
+                f"need_weights or dropout at position {self.position}: earlier steps kept what other steps need. Ask "
+                "for weights in all steps of a state, or in none, and leave dropout as it is."
             )
 
     def table(self, name: str, rows: int, make: Callable[[], Tensor]) -> Tensor:
