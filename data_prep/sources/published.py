@@ -150,3 +150,4 @@ def extract(archive: Path, members: Mapping[str, str], folder: Path, bar: Bar) -
                 bar.advance(entry.size)
             if not missing:
                 break
+    assert not missing, missing

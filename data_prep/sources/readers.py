@@ -117,8 +117,10 @@ def write_set(
                         text.add(line)
                         file.write(f"{line}\n")
             counts[part.title] = counts.get(part.title, 0) + watched[0].lines
+            found: dict[str, int] = {}  # of a table, whose columns have one name, one of them
             for number, text in enumerate(watched):
-                tokenized.update(tokenized_lines(text, part.paths[min(number, len(part.paths) - 1)]))
+                found |= tokenized_lines(text, part.paths[min(number, len(part.paths) - 1)])
+            tokenized.update(found)
     return {"lines": sum(counts.values()), "corpora": counts, "tokenized": tokenized}
 
 

@@ -24,10 +24,12 @@ STAGES = ("prepare", "train", "average", "precompute", "translate", "score")
 # which a training would end elsewhere or lack checkpoints to average.
 _GIVING = "mixer size seed tokens max_tokens updates interval patience runs init_from user_dir".split()
 _OWN = re.compile(
-    r"--(arch|seed|max-tokens|batch-size|update-freq|max-update|max-epoch|patience|stop-|save-|no-save|no-last|no-epoch"
-    r"|keep-|reset-|restore-file|finetune-from-model|checkpoint-suffix|write-checkpoints|disable-validation"
-    r"|valid-subset|validate-(after|interval)|(maximize-)?best-checkpoint-metric|required-batch-size-multiple"
-    r"|distributed-|log-|user-dir).*|-a"
+    r"--(arch|seed|max-tokens|max-sentences|batch-size|update-freq|max-update|max-epoch|patience|stop-min-lr"
+    r"|stop-time-hours|save-|no-save|no-last-checkpoints|keep-interval-updates|keep-last-epochs|keep-best-checkpoints"
+    r"|reset-(dataloader|lr-scheduler|meters|optimizer)|restore-file|continue-once|finetune-from-model"
+    r"|checkpoint-suffix|write-checkpoints-asynchronously|disable-validation|valid-subset|validate-after-updates"
+    r"|validate-interval(?!-)|(maximize-)?best-checkpoint-metric|required-batch-size-multiple|distributed-|log-"
+    r"|user-dir).*|-a"
 )
 
 
@@ -139,7 +141,11 @@ class TrainingSettings(Settings):
             refuse("options", self.options, "quotes are not understood there. Give words between spaces.")
         for word in filter(_OWN.fullmatch, self.options.split()):
             own = ", ".join(map(flag, _GIVING))
-            refuse("options", self.options, f"{word} has an option of its own ({own}) or is the recipe's own.")
+            refuse(
+                "options",
+                self.options,
+                f"the recipe sets {word}, or depends on it. Use its own options ({own}), or leave it out.",
+            )
         data = self._data()
         if data.exists() and not data.is_dir():
             refuse("data", data, "a file. Give the folder of a dataset.")

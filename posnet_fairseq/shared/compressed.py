@@ -14,7 +14,7 @@ from typing import IO, Any
 from posnet_fairseq.shared.errors import UsageError
 
 # Exceptions of reading a file that is cut short or damaged, besides an OSError that names no file.
-DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
+_DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
 
 # By the first bytes of a file. The pattern of bzip2 is long because a text might begin with BZh.
 _OPENERS: dict[bytes, Callable[..., Any]] = {
@@ -59,7 +59,7 @@ def damage_refused(name: object) -> Iterator[None]:
     """Turn errors of decompressing a file into a sentence with its name."""
     try:
         yield
-    except (*DAMAGED, OSError) as error:
+    except (*_DAMAGED, OSError) as error:
         if isinstance(error, OSError) and error.errno:  # of the system
             raise
         raise UsageError(

@@ -60,7 +60,7 @@ class DatasetCard(msgspec.Struct, omit_defaults=True):
         return {*self.files, *chain(*([of] if isinstance(of, str) else of.values() for of in subwords))}
 
     def __post_init__(self) -> None:
-        for name in self.named_files:
+        for name in sorted(self.named_files):
             if Path(name).name != name:
                 raise ValueError(f"it names the file {name}, which is not in its folder")
 
