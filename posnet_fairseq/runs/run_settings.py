@@ -140,12 +140,8 @@ class TrainingSettings(Settings):
         if re.search(r"[\"'\\]", self.options):
             refuse("options", self.options, "quotes are not understood there. Give words between spaces.")
         for word in filter(_OWN.fullmatch, self.options.split()):
-            own = ", ".join(map(flag, _GIVING))
-            refuse(
-                "options",
-                self.options,
-                f"the recipe sets {word}, or depends on it. Use its own options ({own}), or leave it out.",
-            )
+            instead = f"Use its own options ({', '.join(map(flag, _GIVING))}), or leave it out."
+            refuse("options", self.options, f"the recipe sets {word}, or depends on it. {instead}")
         data = self._data()
         if data.exists() and not data.is_dir():
             refuse("data", data, "a file. Give the folder of a dataset.")
