@@ -106,10 +106,9 @@ def score(
         UsageError: an argument or a file is wrong, or a metric cannot run.
     """
     given = locals()
+    given |= {name: str(given[name]) for name in MODELS if isinstance(given[name], PathLike)}  # folders
     settings = {name: given[name] for name in (*SETTINGS, *RUNNING)} | ({"device": "cpu"} if cpu else {})
     with called_from_python(**_RENAMED):
-        for name in MODELS:  # folders may be paths
-            settings[name] = given[name] = str(given[name]) if isinstance(given[name], PathLike) else given[name]
         texts = dict.fromkeys(("language_pair", "test_set", "test", "tokenize", "device", *MODELS), str)
         for name, kind in (texts | {"lowercase": bool}).items():
             if not isinstance(given[name], kind | None):

@@ -1,6 +1,5 @@
 """Comparisons: several systems with one or more seeds each, trained and scored in one report. One is the quickstart."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from rich.markup import escape
 from posnet_eval.inputs.configuration import read_plan
 from posnet_fairseq.runs.devices import shares
 from posnet_fairseq.runs.jobs import do_all
-from posnet_fairseq.runs.parsers import names, seed_numbers, whole_number
+from posnet_fairseq.runs.parsers import DIGITS, names, seed_numbers, whole_number
 from posnet_fairseq.runs.run_settings import STAGES, RunSettings, TrainingSettings
 from posnet_fairseq.runs.settings import refuse, setting
 from posnet_fairseq.runs.single_run import check_metrics, check_options, prepare_data, say
@@ -115,7 +114,7 @@ class QuickstartSettings(ComparisonSettings):
             texts.setdefault("baselines", " ".join(names(texts["mixers"])[:1]))
         if "gpus" not in texts:
             texts.setdefault("cpus", "1")
-        if re.fullmatch(r"\d{1,7}", texts["updates"]):
+        if DIGITS.fullmatch(texts["updates"]):
             updates = int(texts["updates"])
             texts.setdefault("interval", str(-(-updates // 20)))
             texts.setdefault("average", "5" if updates >= 100 else "1")

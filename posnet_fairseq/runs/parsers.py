@@ -31,11 +31,13 @@ def accepting(fits: Callable[[str], Any], otherwise: str, value: Parse = str) ->
     return parse
 
 
+DIGITS = re.compile(r"[0-9]{1,7}")  # of a whole number
+
+
 def integer(least: int, most: int = 9_999_999) -> Parse:
     """Return the parser of a whole number within limits."""
-    digits = re.compile(r"[0-9]{1,7}")
     return accepting(
-        lambda text: digits.fullmatch(text) and least <= int(text) <= most,
+        lambda text: DIGITS.fullmatch(text) and least <= int(text) <= most,
         f"give a whole number, {least} to {most}",
         int,
     )

@@ -111,7 +111,7 @@ class TrainingSettings(Settings):
         defaults = hyperparameters(size) if size in SIZES else {}
         whole = {name: text for name, text in defaults.items() if name != "max_tokens"} | texts
         numbers = [whole.get(name, "") for name in ("updates", "average", "interval")]
-        if "interval" not in texts and all(re.fullmatch(r"\d{1,7}", text) for text in numbers):
+        if "interval" not in texts and all(map(parsers.DIGITS.fullmatch, numbers)):
             updates, average, interval = map(int, numbers)  # a short training has the checkpoints to average
             whole["interval"] = str(max(1, min(interval, updates // max(1, average))))
         return whole

@@ -80,7 +80,7 @@ def _is_gelu(gating: object) -> bool:
 def _linear(linear: Any, activation: Activation, dtype: str) -> nn.Module:
     if dtype == "int8":
         return Int8Linear(linear, activation)
-    # By what the processor has rather than by timing, so that the same command has the same rounding.
+    # Looked up rather than timed, so that the same command has the same rounding.
     packed = multiplies_bf16() if dtype == "bf16" else torch.backends.mkldnn.is_available()
     kind = torch.bfloat16 if dtype == "bf16" else torch.float32
     return (PackedLinear if packed else PlainLinear)(linear, activation, kind)
