@@ -14,7 +14,7 @@ from posnet_data_prep.sources.readers import is_table, own_pairs, own_text
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import a_path, cache_folder, path_text
 from posnet_fairseq.shared.output_paths import check_for_fairseq
-from posnet_fairseq.shared.processes import check_workers, cores
+from posnet_fairseq.shared.processes import cores
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.shared.schema import check_numbers
 from posnet_fairseq.shared.stages import FolderStage
@@ -41,7 +41,7 @@ def make_parser() -> argparse.ArgumentParser:
     for name, dataset in DATASETS.items():
         command = commands.add_parser(name, help=dataset.title)
         command.add_argument("--downloads", type=a_path, default=argparse.SUPPRESS, help=keep)
-        command.add_argument("--mirror", type=path_text, help="folder, or URL of one, to take all files from instead")
+        command.add_argument("--mirror", type=path_text, help="take all files from this folder or URL")
         _add_recipe(command, dataset.recipe)
     _add_corpus(commands.add_parser("corpus", help="sentence pairs of your own"))
     _add_text(commands.add_parser("text", help="text of one language, for language models"))
@@ -63,7 +63,7 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
     for side, number in (("source", "first"), ("target", "second")):
         code = f"language, as de, gsw, zh_CN or eng_Latn (default: the ending of the {number} file)"
         parser.add_argument(f"-{side[0]}", f"--{side}-lang", help=code)
-    like = "folder of another dataset, whose tokenizers, subwords and dictionaries are used, for a model of it"
+    like = "reuse the tokenizers, subwords and dictionaries of this dataset, as for fine-tuning"
     parser.add_argument("--like", type=a_path, metavar="DATA", help=like)
     _add_recipe(parser, OWN_PAIRS)
 
@@ -74,9 +74,9 @@ def _add_text(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--test", type=a_path, help="test set")
     pieces = SMALL_TEXT.pieces
     parser.add_argument("--pieces", type=int, default=pieces, help=f"sentencepiece BPE pieces (default: {pieces})")
-    order = "put the lines in random order; for lines that are no running text"
+    order = "shuffle lines with this seed (for unrelated lines)"
     parser.add_argument("--shuffle", type=int, metavar="SEED", help=order)
-    without = "no pieces for bytes: characters that the training text lacks become <unk>, spaces at the ends are lost"
+    without = "no pieces for bytes: unseen characters become <unk>, and spaces at the ends are lost"
     parser.add_argument("--no-bytes", dest="lossless", action="store_false", help=without)
 
 
@@ -94,9 +94,13 @@ def _add_recipe(parser: argparse.ArgumentParser, recipe: Recipe) -> None:
     lowercase = f"default: {'yes' if recipe.lowercase or recipe.lowercase_first else 'no'}"
     text.add_argument("--lowercase", action=argparse.BooleanOptionalAction, help=lowercase)
     unit = "words" if recipe.clean == "words" else "subwords"
-    text.add_argument("--min-length", type=int, help=f"{unit} of a training sentence (default: {recipe.min_length})")
-    text.add_argument("--max-length", type=int, help=f"{unit} of a training sentence (default: {recipe.max_length})")
-    ratio = f"largest number of {unit} of one side per one of the other, in training (default: {recipe.max_ratio})"
+    text.add_argument(
+        "--min-length", type=int, help=f"fewest {unit} of a training sentence (default: {recipe.min_length})"
+    )
+    text.add_argument(
+        "--max-length", type=int, help=f"most {unit} of a training sentence (default: {recipe.max_length})"
+    )
+    ratio = f"largest ratio of the lengths of a training pair, in {unit} (default: {recipe.max_ratio})"
     text.add_argument("--max-ratio", type=float, help=ratio)
     every = "every N-th training pair goes to the validation set"
     every += f" (default: {recipe.valid_every})" if recipe.valid_every else ""
@@ -114,7 +118,7 @@ def check(options: argparse.Namespace) -> None:
         options, **{name: (least, MOST) for name, least in LEAST.items() if getattr(options, name, None) is not None}
     )
     if options.dataset is not None:
-        check_workers(options.workers)
+        check_numbers(options, workers=(1, 1000))
         check_for_fairseq(options.out, f"--out {options.out}", True)
 
 

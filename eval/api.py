@@ -76,7 +76,7 @@ def score(
     """Score translations, and test which differences between systems are significant.
 
     A text is a sequence of lines, or the path of a file (a :class:`pathlib.Path`), which is read as posnet-score reads
-    it. Arguments without a description are posnet-score's options.
+    it. See ``posnet-score --help`` for arguments without a description.
 
     Args:
         hypotheses: N lines of a single system, or {name: N lines} of several. Instead of N lines, a system may have a

@@ -171,8 +171,8 @@ def load(
 ) -> TranslationModel:
     """Load a trained translation model.
 
-    Text is split into tokens as the card of the data says that posnet-prepare made (``dataset.json``), unless
-    `pretokenized`, `bpe_codes` or `sentencepiece_model` says how.
+    Text is tokenized as described by the data card that posnet-prepare wrote (``dataset.json``), unless `pretokenized`,
+    `bpe_codes` or `sentencepiece_model` is given.
 
     Args:
         paths: checkpoint, or model folder of posnet-export; several make an ensemble.
@@ -182,10 +182,10 @@ def load(
         dtype: precision: ``float32`` (default), ``bf16``, ``fp16``, or, on CPUs, ``int8``; or ``auto``: ``bf16`` on
             GPUs that compute in it, else ``float32``.
         fast: store position-based energies as tables, as posnet-precompute does.
-        pretokenized: text is tokens between spaces already, and translations stay so.
-        bpe_codes: split Moses words by these codes of subword-nmt.
+        pretokenized: input and output are tokens separated by spaces.
+        bpe_codes: apply these codes of subword-nmt after Moses tokenization.
         sentencepiece_model: split text by this model.
-        shortlist: file that posnet-export wrote: search among the target words that the source words were seen with.
+        shortlist: file that posnet-export wrote: restrict the search to likely translations of the source words.
         compile: compile the layers with ``torch.compile``, for GPUs: the first sentences take minutes. On CPUs with
             ``float32`` and ``fp16`` only, in which weights are then not packed.
         onnx: translate with the graphs that ``posnet-export --onnx`` wrote into the folder, by onnxruntime.

@@ -10,7 +10,6 @@ from typing import Any
 from posnet_eval.metrics import METRICS, get_metric
 from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.shared.errors import UsageError, option
-from posnet_fairseq.shared.processes import check_workers
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.shared.schema import check_range
 
@@ -88,7 +87,7 @@ class Plan:
     workers: int = 1  # processes that count n-grams and edits
 
     def __post_init__(self) -> None:
-        check_workers(self.workers)
+        check_range(option("workers"), self.workers, 1, 1000, whole=True)
         labels = list(self.systems.values())
         if not labels or len(set(labels)) < len(labels):
             raise UsageError(f"systems {', '.join(labels) or 'none'}: give one or more, each with a label of its own.")

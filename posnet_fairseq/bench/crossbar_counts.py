@@ -1,6 +1,5 @@
 """What crossbars could do of a translation: multiplications by stored weights, reads and conversions."""
 
-import dataclasses
 import operator
 from dataclasses import dataclass
 
@@ -63,8 +62,9 @@ def mixing(mixer: TokenMixer, length: int, tile_size: int) -> Count:
     if mixer.place == "encoder":
         return _matrix(length, length, tile_size, mixer.embed_dim)
     # A step reads one row, with all values that there are.
-    steps = [_matrix(1, n if mixer.causal else length, tile_size, mixer.embed_dim) for n in range(1, length + 1)]
-    return dataclasses.replace(sum(steps, start=Count()), static=length**2 * mixer.embed_dim)
+    values, width = range(1, length + 1) if mixer.causal else [length] * length, mixer.embed_dim
+    reads = width * sum(-(-n // tile_size) for n in values)
+    return Count(static=length**2 * width, reads=reads, dac=width * sum(values), adc=reads)
 
 
 def _digital(mixer: TokenMixer, length: int) -> float:

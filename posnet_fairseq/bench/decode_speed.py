@@ -143,7 +143,7 @@ def converted(
     rows = sample["net_input"]["src_tokens"].tolist()
     sources = [[entries[token] for token in row if token not in special] for row in rows]
     return lambda: translator.translate_batch(
-        sources, beam_size=beam, min_decoding_length=length - 1, max_decoding_length=length - 1
+        sources, beam_size=beam, min_decoding_length=length - 1, max_decoding_length=max(1, length - 1)
     )
 
 

@@ -127,7 +127,8 @@ def _values(field: dataclasses.Field) -> str:
     allowed = choices(field)
     if allowed:
         return " | ".join(allowed)
-    return "K or K,K,..." if per_layer(field) else {int: "a whole number", str: "a number or auto"}[plain_type(field)]
+    kinds = {int: "a whole number", float: "a number", str: "a number or auto"}
+    return "K or K,K,..." if per_layer(field) else kinds[plain_type(field)]
 
 
 def _default(mixer: type[TokenMixer], field: dataclasses.Field, defaults: Mapping[str, str]) -> str:

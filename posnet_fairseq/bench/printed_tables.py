@@ -31,7 +31,7 @@ def as_json(shown: Iterable[Table | str]) -> dict[str, list]:
         tables.append(
             {
                 "title": str(one.title),
-                "rows": [{t: _figure(cell) for t, cell in zip(titles, row, strict=True)} for row in rows],
+                "rows": [dict(zip(titles, (name, *map(_figure, figures)), strict=True)) for name, *figures in rows],
             }
         )
     return {"tables": tables, "remarks": remarks}

@@ -27,9 +27,13 @@ def _parser() -> argparse.ArgumentParser:
         "position-based mixers, projections of mixers, feed-forward layers, the projection to the scores of words",
     )
     names = ("SOURCE", "REFERENCE")
-    parser.add_argument("--test", nargs=2, type=a_path, required=True, metavar=names, help="texts, x.en x.de")
+    parser.add_argument("--test", nargs=2, type=a_path, required=True, metavar=names, help="source and reference files")
     parser.add_argument(
-        "--out", type=a_path, required=True, metavar="FOLDER", help="folder of translations and scores; goes on there"
+        "--out",
+        type=a_path,
+        required=True,
+        metavar="FOLDER",
+        help="output folder; interrupted runs are resumed",
     )
     parser.add_argument(
         "--noise", choices=hardware.NOISES, default="pcm", help="model of the conductances (default: pcm)"
@@ -38,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
         "--time",
         nargs="+",
         default=["1d"],
-        help="since the programming: 25s, 1h, 1d, 1month, 1y; several are compared (default: 1d)",
+        help="time since programming: 25s, 1h, 1d, 1month, 1y; several are compared (default: 1d)",
     )
     parser.add_argument(
         "--adc-bits",
@@ -46,9 +50,9 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=[8],
         metavar="BITS",
-        help="of the converters of outputs; several are compared (default: 8)",
+        help="resolution of outputs (ADC); several are compared (default: 8)",
     )
-    parser.add_argument("--dac-bits", type=int, default=8, metavar="BITS", help="of those of inputs (default: 8)")
+    parser.add_argument("--dac-bits", type=int, default=8, metavar="BITS", help="resolution of inputs (default: 8)")
     parser.add_argument(
         "--tile-size", type=int, default=256, help="most inputs and outputs of a crossbar (default: 256)"
     )
@@ -57,9 +61,9 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="divide mixed values by the sums of weights as the crossbars read them (default: by the exact sums)",
     )
-    what = "number of times that everything is programmed anew (default: 10, or 1 with --noise none)"
+    what = "number of simulated programmings (default: 10, or 1 with --noise none)"
     parser.add_argument("--programmings", type=int, help=what)
-    parser.add_argument("--seed", type=int, default=1, help="of everything random (default: 1)")
+    parser.add_argument("--seed", type=int, default=1, help="random seed (default: 1)")
     parser.add_argument("--beam", type=int, help="hypotheses of the search (default: the model's own)")
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
     add_text_options(parser)

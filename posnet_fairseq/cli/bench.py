@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     numbers(image, batch=(8, "B"), embed_dim=(512, "D"), heads=(8, "H"))
 
     for benchmark, rounds in ((whole, 7), (layer, 7), (search, 3), (file, 5), (image, 3)):
-        numbers(benchmark, rounds=(rounds, "medians are shown"))
+        numbers(benchmark, rounds=(rounds, "number of rounds, whose medians are printed"))
         benchmark.add_argument("--json", action="store_true", help="print JSON")
         if benchmark not in (file, image):
             size = "tiny" if benchmark is whole else "base"

@@ -141,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="posnet-doctor", description="Report what is installed, what works, and how to fix what does not."
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--user-dir", action="store_true", help="print the folder for fairseq's --user-dir, only it")
+    parser.add_argument("--user-dir", action="store_true", help="print only the folder for fairseq's --user-dir")
     return parser
 
 

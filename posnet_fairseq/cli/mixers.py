@@ -19,9 +19,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="posnet-mixers", description="List the token mixers, or describe one of them and its options."
     )
     parser.add_argument("mixer", nargs="?", help="describe this one")
-    parser.add_argument("--options", action="store_true", help="of the given mixer: its options and their defaults")
-    parser.add_argument("--size", choices=SIZES, default="base", help="of the models whose parameters are counted")
-    parser.add_argument("--words", type=int, default=43650, help="entries of their dictionary (default: 43650)")
+    parser.add_argument("--options", action="store_true", help="list the options of MIXER with their defaults")
+    parser.add_argument("--size", choices=SIZES, default="base", help="size of the models (default: base)")
+    parser.add_argument("--words", type=int, default=43650, help="entries of the dictionary (default: 43650)")
     parser.add_argument("--length", type=int, default=25, help="N, tokens of a sentence (default: 25)")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
@@ -29,14 +29,14 @@ def _parser() -> argparse.ArgumentParser:
     grid = parser.add_argument_group("mixers on a grid of tokens, such as the patches of an image")
     add_grid_options(grid, None, 0)
     memory = parser.add_argument_group("the memory of a training step, by simulation: needs no GPU, takes a minute")
-    memory.add_argument("--memory", action="store_true", help="estimate it for the models of every mixer, or of one")
+    memory.add_argument("--memory", action="store_true", help="estimate it for every mixer, or for MIXER")
     memory.add_argument(
         "--max-tokens", type=int, help="tokens of a batch, as fairseq-train counts them (default: 4096)"
     )
     memory.add_argument("--precision", choices=("bf16", "fp16", "fp32"), help="of the training (default: bf16)")
     crossbars = parser.add_argument_group("memristive crossbars, which multiply by stored weights: see posnet-analog")
     crossbars.add_argument(
-        "--crossbars", action="store_true", help="count what they could do of a sentence's translation, per token"
+        "--crossbars", action="store_true", help="count, per token, the operations that crossbars could perform"
     )
     crossbars.add_argument("--tile-size", type=int, help="most inputs and outputs of a crossbar (default: 256)")
     crossbars.add_argument(
@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_price,
         nargs="+",
         metavar="NAME=JOULES",
-        help=f"energy of one of each: {', '.join(PRICED)}; what is not given counts 0",
+        help=f"energy of one operation of each kind: {', '.join(PRICED)}; kinds that are not given count 0",
     )
     return parser
 

@@ -37,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     analog = what.add_parser("analog", help="scores of posnet-analog against time and bits of converters")
     analog.add_argument("folders", type=path_text, nargs="+", help="folders of posnet-analog, one for each line")
     for one, name in ((lines, "curves"), (analog, "analog")):
-        one.add_argument("--out", type=path_text, default=name, help=f"where to, .png and .svg (default: {name})")
+        one.add_argument("--out", type=path_text, default=name, help=f"path without .png and .svg (default: {name})")
         one.set_defaults(draw=_picture)
 
     report = what.add_parser(

@@ -18,14 +18,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--max-length",
         type=int,
-        help="most tokens of the sentences that tables are made for, source and target, end symbols counted (default: "
-        "what the model takes). Tables of pairs of positions grow with its square",
+        help="maximum length of sentences, source and target, end symbols included (default: that of the model). "
+        "Tables of pairs of positions grow with its square",
     )
     parser.add_argument(
         "--or-copy", action="store_true", help="copy a model that has nothing to precompute, instead of refusing it"
     )
     parser.add_argument(
-        "--data", type=path_text, help="directory whose sets must fit (default: the one the model was trained on)"
+        "--data",
+        type=path_text,
+        help="dataset whose sentences must fit (default: that of the training)",
     )
     return parser
 

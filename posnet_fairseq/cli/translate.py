@@ -23,29 +23,29 @@ def _parser() -> argparse.ArgumentParser:
     second.add_argument(
         "--prefix",
         type=path_text,
-        help="what translations must begin with: a text for all of them, or a file with one for each line, which may "
-        "be empty",
+        help="text that every translation must begin with, or a file with such a text, which may be empty, for each "
+        "line",
     )
     second.add_argument(
         "--score-translations",
         type=path_text,
-        help="translate nothing, and print the score of each line of this file as a translation of the input's: the "
-        "log probability by forced decoding, over length to the power of --lenpen",
+        help="instead of translating, score the lines of this file as translations of the input: the log probability "
+        "by forced decoding, divided by length to the power of --lenpen",
     )
     aligned = parser.add_mutually_exclusive_group()
     aligned.add_argument(
         "--print-alignment",
         action="store_const",
         const="subwords",
-        help="append ||| I-J ... to each line: target token J looks at source token I most. Tokens are those of the "
-        "model, from 0",
+        help="append ||| I-J ... to each line: source token I has the largest cross-attention weight of target token "
+        "J. Tokens are those of the model, from 0",
     )
     aligned.add_argument(
         "--print-word-alignment",
         dest="print_alignment",
         action="store_const",
         const="words",
-        help="as --print-alignment, between words: J's subwords look at subwords of I most often",
+        help="as --print-alignment, between words, by the majority of their subwords",
     )
     parser.add_argument(
         "--per-token",

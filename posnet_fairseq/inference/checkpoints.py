@@ -148,16 +148,14 @@ def data_types() -> list[Any]:
 
 def _fault(state: State) -> str | None:
     """Return what no checkpoint of a translation or language model has, or None."""
-    if missing := [name for name in ("model", "optimizer_history") if not state.get(name)]:
-        return f"it lacks {', '.join(missing)}"
-    history, weights, task = state["optimizer_history"], state["model"], state["cfg"].get("task")
+    weights, history, task = state.get("model"), state.get("optimizer_history"), state["cfg"].get("task")
+    if not isinstance(weights, dict) or not weights:
+        return "it has no weights"
     if not isinstance(task, dict):
         return "its task is missing, or none of translation and language_modeling"
-    last = history[-1] if isinstance(history, list) else None
+    last = history[-1] if isinstance(history, list) and history else None
     if not isinstance(last, dict) or type(last.get("num_updates")) is not int:
         return "its optimizer_history does not tell how many updates were done"
-    if not isinstance(weights, dict):
-        return f"its model is a {type(weights).__name__}"
     for name, weight in weights.items():
         if not (
             isinstance(weight, torch.Tensor)

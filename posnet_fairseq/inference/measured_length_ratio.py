@@ -56,8 +56,9 @@ def of_model(cfg: Any, task: Any) -> Ratio:
 
     ``UNKNOWN`` where there is no training set, as when a checkpoint, which has γ, is about to be loaded.
     """
-    given, data = parse(cfg.length_ratio), getattr(task, "cfg", None)
-    if given is None and data is not None:
+    given: Ratio | None = parse(cfg.length_ratio)
+    data: Any = getattr(task, "cfg", None)
+    if given is None and hasattr(data, "truncate_source"):  # a task of translation
         longest = data.max_source_positions if data.truncate_source else None
         which = data.source_lang, data.target_lang, data.train_subset, max(1, data.upsample_primary), longest
         with contextlib.suppress(UsageError):

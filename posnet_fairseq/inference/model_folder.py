@@ -93,8 +93,7 @@ def read_model(path: str | Path, with_weights: bool = True) -> State:
         checkpoints.check_plugin(path, arch, options, entries.get("plugin"))
     config = convert(entries, _Config, folder / CONFIG, _WHAT, AGAIN)
     weights = _read_weights(folder / WEIGHTS, config.options) if with_weights else {}
-    if config.format > 1 or "files" in entries:
-        _refuse_changes(folder, entries, "" if with_weights else WEIGHTS)
+    _refuse_changes(folder, entries, "" if with_weights else WEIGHTS)
     return config.state(folder) | {"model": weights}
 
 

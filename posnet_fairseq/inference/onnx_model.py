@@ -45,7 +45,7 @@ class OnnxModel(nn.Module):
         import onnxruntime
 
         check_file(path)
-        hashes = self.facts.get("files", {})  # graphs of posnet 0.2.0 have none
+        hashes = self.facts.get("files", {})  # those that are being checked have none
         if hashes and digest(path, "sha256") != hashes.get(path.name):
             raise UsageError(f"{path} is not the file that {FACTS} was written with. {AGAIN}")
         try:
@@ -101,7 +101,8 @@ def _facts(path: Path) -> dict[str, Any]:
     content = read_small(path)
     try:
         facts = json.loads(content)
-        numbers = [facts["pad"], facts["eos"], *(number for shape in facts["starts"].values() for number in shape)]
+        numbers = [facts["pad"], facts["eos"], *(facts["longest"][side] for side in ("source", "target"))]
+        numbers += [number for shape in facts["starts"].values() for number in shape]
         if any(type(number) is not int or number < 0 for number in numbers):
             raise ValueError(f"{numbers!r:.50} are no sizes")
         if "files" in facts and facts != sealed(facts):

@@ -15,7 +15,7 @@ from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_small
 from posnet_fairseq.shared.progress import ProgressReporter
-from posnet_fairseq.shared.schema import convert, decimal, parse_json
+from posnet_fairseq.shared.schema import convert, parse_json
 
 # The information in queries and keys, from less to more: PosNet (Schmidt and Di Gangi, WMT 2023) Figure 2.
 INFORMATION = {
@@ -96,7 +96,7 @@ def _number(fact: object) -> float | None:
     """Return a cell as a number: 3100000 for 3.10M, "3,100,000" and 3100000; None if it is none."""
     match = re.fullmatch(r"([\d.]+) ?([KMB]?)", str(fact).replace(",", ""))
     try:
-        return float(decimal(match.group(1))) * _MULTIPLES[match.group(2)] if match else None
+        return float(match.group(1)) * _MULTIPLES[match.group(2)] if match else None
     except ValueError:
         return None
 

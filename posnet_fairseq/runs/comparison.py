@@ -117,6 +117,9 @@ class Comparison:
         from posnet_fairseq.plots import style
 
         self._read_labels()
+        if len(set(self.labels.values())) < len(self.labels):
+            labels = ", ".join(self.labels.values())
+            raise UsageError(f"{self.folder / PLAN}: systems {labels}: give each a label of its own.")
         if self.folder.exists():
             publish.check(self.folder / "report", ())
             style.refuse_foreign(style.files_of(self.folder / "curves", ("png",)))

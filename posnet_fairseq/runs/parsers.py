@@ -1,6 +1,7 @@
 """Values of settings: functions from text to a value, which raise ValueError with what is allowed."""
 
 import contextlib
+import math
 import os
 import re
 from collections.abc import Callable, Collection
@@ -8,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from posnet_fairseq.shared.errors import UsageError, nearest
-from posnet_fairseq.shared.schema import decimal
 
 Parse = Callable[[str], Any]
 
@@ -45,9 +45,9 @@ def integer(least: int, most: int = 9_999_999) -> Parse:
 
 # Numbers that are no whole ones stay as they were written.
 whole_number = integer(1)
-number = accepting(lambda text: decimal(text) >= 0, "give a number from 0, such as 0.1 or 7e-4")
-rate = accepting(lambda text: decimal(text) > 0, "give a number above 0, such as 7e-4")
-fraction = accepting(lambda text: 0 <= decimal(text) < 1, "give a number from 0 to below 1, such as 0.1")
+number = accepting(lambda text: 0 <= float(text) < math.inf, "give a number from 0, such as 0.1 or 7e-4")
+rate = accepting(lambda text: 0 < float(text) < math.inf, "give a number above 0, such as 7e-4")
+fraction = accepting(lambda text: 0 <= float(text) < 1, "give a number from 0 to below 1, such as 0.1")
 betas = accepting(
     re.compile(r"\((0|0?\.[0-9]+), ?(0|0?\.[0-9]+)\)").fullmatch, "give two numbers below 1, such as (0.9,0.98)"
 )

@@ -15,7 +15,7 @@ from posnet_fairseq.runs.command_stage import CommandStage, Work, do, settings_o
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import elsewhere
 from posnet_fairseq.shared.progress import Bar, ProgressReporter
-from posnet_fairseq.shared.selection import best_index
+from posnet_fairseq.shared.selection import best_and_following
 
 LINES = 10  # about progress, where there is no terminal
 LENGTH = "--max-update"
@@ -81,8 +81,12 @@ def cpu_seconds_per_update(path: Path | str) -> float | None:
 
 
 def validations(path: Path | str) -> dict[int, float]:
-    """Return the perplexity of the validation set by the number of updates, the later of updates that were repeated."""
-    return {updates_of(kind, values): values["valid_ppl"] for kind, values in records(path) if kind == "valid"}
+    """Return the perplexity of the validation set by the number of updates, the later of updates that were repeated.
+
+    That of a training that has diverged, which may be NaN, is infinite.
+    """
+    found = {updates_of(kind, values): values["valid_ppl"] for kind, values in records(path) if kind == "valid"}
+    return {updates: value if math.isfinite(value) else math.inf for updates, value in found.items()}
 
 
 def best_validation(path: Path | str) -> tuple[float, int]:
@@ -115,10 +119,9 @@ def remove_old(folder: Path, log: Path, average: int) -> None:
     paths = {int(match[1]): path for path, match in found.items() if match}
     if len(paths) <= average:
         return
-    valid = {number: value if math.isfinite(value) else math.inf for number, value in validations(log).items()}
-    updates = sorted(paths)
-    best = best_index([valid.get(number) for number in updates])
-    kept = {*updates[best : best + average], *updates[-average:]}
+    valid, updates = validations(log), sorted(paths)
+    chosen = best_and_following([valid.get(number) for number in updates], average)
+    kept = {*(updates[index] for index in chosen), *updates[-average:]}
     for number in updates:
         if number in valid and number not in kept:
             paths[number].unlink()

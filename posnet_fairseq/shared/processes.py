@@ -18,8 +18,7 @@ from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import Any, TypeVar
 
-from posnet_fairseq.shared.errors import UsageError, option
-from posnet_fairseq.shared.schema import check_range
+from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.user_dir import UserDirs
 
 FEWER_WORKERS = "Run again with fewer --workers; what is done is kept."
@@ -89,11 +88,6 @@ def _pool(function: Callable[[Any], Any], processes: int, start: str, advice: st
             for worker in list(pool._processes.values()):
                 worker.kill()
             raise
-
-
-def check_workers(count: int) -> None:
-    """Refuse a number given with ``--workers`` that is less than 1 or greater than 1,000."""
-    check_range(option("workers"), count, 1, 1000, whole=True)
 
 
 def submitted(

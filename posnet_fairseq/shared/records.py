@@ -103,10 +103,7 @@ def _of_former(entries: Any) -> Any:
     settings = entries.get("settings")
     if isinstance(settings, dict) and str(settings.get("--user-dir")).endswith("/posnet_fairseq"):
         return entries | {"settings": settings | {"--user-dir": "posnet_fairseq"}}  # wherever it was installed
-    if "options" not in entries:
-        return entries
-    attempt = {name: entries.get(name) for name in ("versions", "seconds")}
-    return entries | {"settings": entries["options"], "attempts": [attempt], "finished": True}
+    return entries
 
 
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,6 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterator
-from fractions import Fraction
 from numbers import Integral, Real
 from pathlib import Path
 from types import UnionType
@@ -19,7 +18,6 @@ from posnet_fairseq.shared.files import decoded, read_small
 
 _ADVICE = "Correct it."
 _MOST_DIGITS = 40  # of a number: Python would compute for ever at 1e999999999
-_DECIMAL = re.compile(r"[+-]?([0-9]{1,40}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,2})?")
 _PARSING = (yaml.YAMLError, RecursionError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _NAMES = {
     "array": "a list", "bool": "true or false", "float": "a number", "int": "a whole number", "null": "null",
@@ -202,17 +200,6 @@ def _fields(kind: Any) -> dict[str, Any]:
     """Return the types of the fields of a type, by name."""
     hints = get_type_hints(kind, include_extras=True) if hasattr(kind, "__annotations__") else {}
     return {name: get_args(its)[0] if get_origin(its) is NotRequired else its for name, its in hints.items()}
-
-
-def decimal(text: str) -> Fraction:
-    """Return the exact value of a number such as 1.05 or 7e-4.
-
-    Raises:
-        ValueError: it is none, or has more than 40 digits on a side of the point or 2 in the exponent.
-    """
-    if not _DECIMAL.fullmatch(text):
-        raise ValueError(f"{text!r:.50} is no decimal number")
-    return Fraction(text)
 
 
 def check_range(name: str, number: object, least: float, most: float, whole: bool = False) -> None:

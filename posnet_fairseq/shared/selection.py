@@ -3,18 +3,13 @@
 from collections.abc import Sequence
 
 
-def best_index(valid: Sequence[float | None], maximize: bool = False) -> int:
-    """Return the index of the best value on the validation set, the first of several; their number if all are None."""
-    sign = -1 if maximize else 1
-    scored = [(sign * value, index) for index, value in enumerate(valid) if value is not None]
-    return min(scored)[1] if scored else len(valid)
-
-
 def best_and_following(valid: Sequence[float | None], number: int, maximize: bool = False) -> range:
     """Return indices of the best checkpoint and the number - 1 that follow it, or of the last ones where fewer follow.
 
     The PosNet paper (Schmidt and Di Gangi, WMT 2023, Section 5.3) chooses so. `valid` has the value of each checkpoint
     on the validation set, in the order of training, None if it has none: without validation the last are chosen.
     """
-    start = min(best_index(valid, maximize), len(valid) - number)
+    sign = -1 if maximize else 1
+    scored = [(sign * value, index) for index, value in enumerate(valid) if value is not None]
+    start = min(min(scored)[1] if scored else len(valid), len(valid) - number)
     return range(start, start + number)

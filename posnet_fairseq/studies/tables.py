@@ -29,9 +29,9 @@ def _tables(analysis: Analysis) -> Iterator[tuple[str, str]]:
     for test_set in analysis.test_sets:
         yield f"BLEU by words of the reference, {analysis.title(test_set)}", _lengths(analysis, test_set)
     yield "Claims of the papers", _claims(analysis)
-    yield "Differences that could have been found", _power(analysis)
-    yield "What users pay for", _costs(analysis)
-    yield "What the trainings took", _effort(analysis)
+    yield "Detectable differences", _power(analysis)
+    yield "Inference cost", _costs(analysis)
+    yield "Training cost", _effort(analysis)
 
 
 def _number(value: float | None, form: str = "{:.1f}") -> str:
@@ -184,8 +184,8 @@ def _power(analysis: Analysis) -> str:
                 rows.append([*cells, f"{middle.error:.2f}", _number(None if spread is None else middle.detectable)])
     table = _table(["test set", "metric", "σ over seeds", "seeds", "standard error", "detectable"], rows)
     return (
-        f"{table}\n\nOf the differences from a baseline, by the numbers of their seeds: the median standard error, and "
-        "the true difference that would have been found (p ≤ .05) with a probability of 80%; unknown without σ."
+        f"{table}\n\nFor each combination of seed counts, of differences from a baseline: the median standard error, "
+        "and the smallest true difference that is found (p ≤ .05) with a probability of 80%; unknown without σ."
     )
 
 
@@ -202,7 +202,7 @@ def _costs(analysis: Analysis) -> str:
             row.append(" ".join(_number(seconds and analysis.size(test_set) / seconds) for seconds in times))
         first, second = (analysis.score(system, test_set, "bleu", precision).value for precision in PRECISIONS)
         rows.append([*row, decimal(first), decimal(second), signed(second - first)])
-    head = ["", "folder, MiB", "beam", "sentences a CPU s", "int8", "BLEU", "int8", "difference"]
+    head = ["", "folder, MiB", "beam", "sentences per CPU s", "int8", "BLEU", "int8", "difference"]
     return (
         f"{_table(head, rows)}\n\n"
         f"Translation of {analysis.title(test_set)}, run by run, with the beam that each chose: larger beams take "

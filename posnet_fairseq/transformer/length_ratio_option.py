@@ -6,7 +6,6 @@ It is kept as the fraction of two whole numbers, so that ⌊γn⌋ is the same i
 from fractions import Fraction
 
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.schema import decimal
 
 Ratio = tuple[int, int]  # source tokens, target tokens
 
@@ -20,8 +19,8 @@ def parse(value: object) -> Ratio | None:
     if value in (None, AUTO):
         return None
     try:
-        ratio = decimal(str(value))
-    except ValueError:
+        ratio = Fraction(float(value))  # type: ignore[arg-type]
+    except (OverflowError, TypeError, ValueError):
         ratio = Fraction(0)
     if not LOWEST <= ratio <= HIGHEST:
         raise UsageError(

@@ -1,6 +1,5 @@
 """Stages: done once, again when something has changed."""
 
-import json
 import shutil
 
 import pytest
@@ -78,20 +77,6 @@ def test_damage_is_noticed(line, harm, report):
         text.write_text("first" if harm == "shortened" else "firstsecondTHIRD")
     assert line().run() == ["third"]
     assert report.said == "third is repeated: its files were changed after they had been made"
-
-
-def test_a_record_of_version_0_2_0_is_as_good(line, report):
-    line().run()
-    for stage in line().stages.values():
-        path, record = stage.folder / "stage.json", stage.record
-        former = {"key": record["key"], "stage": stage.name, "options": record["settings"], "counts": {"made": 1}}
-        former |= {"seconds": 0.1, "versions": {"posnet": "0.2.0"}, "files": record["files"]}
-        path.write_text(json.dumps(former, indent=2))
-    assert line().run() == []
-    record = line().goal.record
-    assert (record["seconds"], record["attempts"][-1]["versions"]) == (0.1, {"posnet": "0.2.0"})
-    assert line(("third", 4)).run() == ["third"]
-    assert report.said == "third is repeated: third: 3 then, 4 now"
 
 
 def test_earlier_stages_may_go(line):

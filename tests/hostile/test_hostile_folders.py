@@ -189,7 +189,6 @@ SAMPLE = ("a newer format", "a pickle", "another shape")
 ROWS += also(COMMANDS, SAMPLE, ROWS)
 AFTER = ("figures", "figures/*")
 ROWS += [
-    Row("an older folder", TRANSLATE, "12 sentences", 0, before=config(format=1, files=None, sha256=None)),
     Row("a folder and its checkpoint", f"{TRANSLATE.replace('model/', 'model/ model.pt')}", "12 sentences", code=0),
     Row("an output in the folder", f"{TRANSLATE} --output model/config.json", "is the same file as model/config.json"),
     Row("a name that is not UTF-8", TRANSLATE.replace("model/", RAW), "12 sentences", 0, before=renamed),

@@ -303,6 +303,7 @@ def damage_graphs(folder):
         (lambda: encoder.write_bytes(b"x"), "encoder.onnx is not the file that graphs.json was written with. Copy"),
         (lambda: facts.write_text(json.dumps(old | {"files": {}})), r"wrote \(it was changed\)"),
         (lambda: facts.write_text(json.dumps(old | {"eos": -1})), "-1.* are no sizes"),
+        (lambda: facts.write_text(json.dumps(old | {"longest": {}})), r"wrote \('source'\)"),
         (lambda: [encoder.write_bytes(b"x"), facts.write_text(json.dumps(old))], "encoder.onnx is damaged or no graph"),
     ):
         change()
@@ -310,9 +311,6 @@ def damage_graphs(folder):
             OnnxModel(folder)
         for path, content in whole.items():
             path.write_bytes(content)
-    facts.write_text(json.dumps(old))
-    OnnxModel(folder)  # of posnet 0.2.0
-    facts.write_bytes(whole[facts])
     OnnxModel(folder, int8=True)
 
 

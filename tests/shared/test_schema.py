@@ -3,14 +3,13 @@
 import math
 from argparse import Namespace
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
 
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.schema import PlainLoader, check_numbers, decimal, read_json, read_yaml
+from posnet_fairseq.shared.schema import PlainLoader, check_numbers, read_json, read_yaml
 
 
 @dataclass
@@ -88,22 +87,6 @@ def test_yaml_of_its_type(tmp_path):
     path.write_text("a: {<<: {b: 1, c: off}, b: 2}\nd: [12:30, 2024-13-45, 1.5, 1e9, off]")
     found = read_yaml(path, dict[str, Any], PlainLoader)
     assert found == {"a": {"b": 2, "c": False}, "d": ["12:30", "2024-13-45", 1.5, "1e9", False]}
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("1.05", Fraction(21, 20)), ("7e-4", Fraction(7, 10000)), ("-.5", Fraction(-1, 2)), ("2.", 2), ("1E+2", 100),
-        ("1e999999999", None), ("1e100", None), ("9" * 41, None), ("1/3", None), ("1_0", None), ("\u0661", None),
-        (" 1", None), ("", None), (".", None), ("nan", None), ("inf", None),
-    ],
-)  # fmt: skip
-def test_decimal_numbers_are_exact_and_of_bounded_length(text, value):
-    if value is not None:
-        assert decimal(text) == value
-        return
-    with pytest.raises(ValueError, match="is no decimal number"):
-        decimal(text)
 
 
 def test_a_number_out_of_range_is_named():

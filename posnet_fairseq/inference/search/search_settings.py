@@ -42,10 +42,11 @@ class SearchSettings:
         min_len: fewest tokens of a translation, the end symbol not counted.
         unkpen: is subtracted from the log probability of ``<unk>``.
         temperature: scores are divided by it before the softmax; below 1, likely tokens become more likely.
-        no_repeat_ngram_size: no sequence of this number of tokens comes twice in a translation; 0 allows it.
-        sampling: draw each next token at random, as likely as it is.
-        sampling_topk: draw among this number of the likeliest tokens; 0 for all.
-        sampling_topp: draw among the fewest likeliest tokens whose probabilities sum to this at least; 1 for all.
+        no_repeat_ngram_size: no sequence of this number of tokens is repeated in a translation; 0 allows it.
+        sampling: sample each next token from the model's distribution.
+        sampling_topk: sample from this number of most probable tokens; 0 for all.
+        sampling_topp: sample from the smallest set of most probable tokens whose probabilities sum to at least this; 1
+            for all.
         seed: of the random numbers. What is drawn for a source depends on the seed and the source, not on its batch.
     """
 

@@ -47,10 +47,10 @@ def build_mixer(
     Args:
         name: one of :func:`posnet_fairseq.mixer_names`.
         embed_dim: D, width of the queries and of the result.
-        num_heads: H; D divides by it.
+        num_heads: H, which must divide D.
         max_positions: L, the longest sequence of queries; also of memory tokens where their positions are learned. On
             a grid it is the number of tokens; leave it out.
-        causal: hide the future from every query, as decoding needs it.
+        causal: mask future positions, for decoders.
         cross_attention: mix the tokens of a memory instead of the queries.
         memory_dim: width of the memory's tokens in cross-attention. Default: D.
         dropout: probability that a mixing weight is dropped in training; also that of the position vectors.

@@ -20,6 +20,8 @@ from posnet_fairseq.ops.masking import normalized
 from posnet_fairseq.ops.offset_gather import gather_by_offset, key_energy, plus_products, sum_by_offset
 from posnet_fairseq.ops.offsets import scaled
 
+_FORMULAS = ("energy", "weights", "mix_values")
+
 
 class ContentBasedMixer(TokenMixer):
     """Softmax over energies of tokens: a subclass says what the energy is, and whether it has keys.
@@ -78,8 +80,8 @@ class ContentBasedMixer(TokenMixer):
     def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """Return α̂ before masking: by default q·k plus what queries and keys have for rows.
 
-        If it is that, kernels compute :meth:`mix` on GPUs, and :mod:`posnet_fairseq.ops.bucket_attention` that of many
-        tokens on a grid.
+        If a subclass keeps it, :meth:`weights` and :meth:`mix_values`, kernels compute :meth:`mix` on GPUs, and
+        :mod:`posnet_fairseq.ops.bucket_attention` that of many tokens on a grid.
 
         Args:
             q: (B, H, N, d), queries already divided by √d.
@@ -119,7 +121,7 @@ class ContentBasedMixer(TokenMixer):
         q = self.project_queries(query, context) * self.scale
         k = self.keys(memory, context) if self.has_keys else None
         v = self.value(memory, context)
-        plain = context.state is None and context.hidden is None and not context.need_weights
+        plain = context.state is None and context.hidden is None and not context.need_weights and self._is_usual()
         if plain and context.grid is None and kernels.are_used(q):
             mixed = self._mix_by_kernels(q, k, v, context)
             if mixed is not None:
@@ -152,6 +154,11 @@ class ContentBasedMixer(TokenMixer):
         counted = max(1, energies // self.part_size(len(q) * energies))
         recompute = self.should_recompute(keys)
         return in_chunks(attend, (q, k, v, context.padding_mask, hidden), counted, recompute, module=self), None
+
+    def _is_usual(self) -> bool:
+        """Return whether no subclass mixes in another way than this class: kernels and buckets compute what it does."""
+        own = (getattr(type(self), name) for name in _FORMULAS)
+        return all(function is getattr(ContentBasedMixer, name) for name, function in zip(_FORMULAS, own, strict=True))
 
     def _mix_by_kernels(self, q: Tensor, k: Any, v: Tensor, context: MixingContext) -> Tensor | None:
         from posnet_fairseq.ops.kernels import attention_kernels  # imports triton

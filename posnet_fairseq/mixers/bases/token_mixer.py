@@ -144,7 +144,7 @@ class TokenMixer(nn.Module):
         """Mix memory tokens for every query.
 
         Args:
-            query: (B, N, D). Without sentences or tokens the result has none, either.
+            query: (B, N, D). Empty batches and empty sequences are allowed.
             memory: (B, M, memory_dim) in cross-attention. Default: `query`, as self-attention has it.
             padding_mask: (B, M) bool, True at padding, which follows the real tokens; None if there is none.
             attn_mask: (N, M), (B, N, M) or (B, H, N, M) bool, True at pairs of query and memory token that are not
