@@ -23,16 +23,25 @@ LAWS = {
     "dropout": functools.partial(TRAINING, dropout=0.2),
     "bf16": functools.partial(gpu_laws.autocast_computes_in_half_precision, dtype=torch.bfloat16),
     "fp16": functools.partial(gpu_laws.autocast_computes_in_half_precision, dtype=torch.float16),
-    "encoding": gpu_laws.encoding_waits_once,
+    "plotting": gpu_laws.what_is_plotted_is_that_of_a_cpu,
+}
+# Elsewhere than in their places, models have attention.
+IN_ENCODERS = {"encoding": gpu_laws.encoding_waits_once}
+IN_DECODERS = {
     "steps": gpu_laws.steps_of_fairseqs_search_find_their_states,
     "search": gpu_laws.a_step_of_the_search_waits_once,
     "search_in_bf16": functools.partial(gpu_laws.a_step_of_the_search_waits_once, dtype=torch.bfloat16),
-    "plotting": gpu_laws.what_is_plotted_is_that_of_a_cpu,
 }
 
 
-@pytest.mark.parametrize("case", USUAL, ids=str)
-@pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
+def laws_of_cases():
+    """Every mixer with its usual gate, and every law of its place."""
+    for case in USUAL:
+        for name, law in (LAWS | (IN_ENCODERS if case.place == "encoder" else IN_DECODERS)).items():
+            yield pytest.param(law, case, id=f"{name}-{case}")
+
+
+@pytest.mark.parametrize(("law", "case"), laws_of_cases())
 def test_law(gpu, law, case):
     law(gpu, case)
 

@@ -23,7 +23,8 @@ def run_simulated(*arguments):
 
 
 def test_one_mixer_and_the_faults():
-    run_simulated("-k", "faults or one_by_one or (test_law and (training or search) and rposnet-encoder-gelu)")
+    laws = "training-rposnet-encoder-gelu or search-rposnet-decoder-gelu or search_in_bf16-rposnet-decoder-gelu"
+    run_simulated("-k", f"faults or one_by_one or {laws}")
 
 
 @pytest.mark.thorough  # 4 minutes; quick: one mixer, and the faults

@@ -64,17 +64,24 @@ def folder(paths_world, tmp_path):
 
 
 def _rows():
-    for number, command in enumerate(COMMANDS):
+    """Each argument of a program with each bad path, in one of its lines: in a quick one, if it has any."""
+    tried = set()
+
+    def is_new(*argument):
+        return argument not in tried and not tried.add(argument)
+
+    for number, command in sorted(enumerate(COMMANDS), key=lambda numbered: not numbered[1].quick):
+        program = " ".join(word for word in command.line.split()[:2] if not word.startswith(("-", "{")))
         for name, given in command.paths.items():
             cases = INPUTS[given.kind] if given.kind in INPUTS else OUTPUTS[given.kind]
             for bad in cases:
-                row = _row(command, name, given, bad)
+                row = _row(command, name, given, bad) if is_new(program, name, given.kind, bad) else None
                 if row is not None and not (name in UTF_8_ONLY and "UTF-8" in bad):
                     title = f"{number} {' '.join(command.line.split()[:2])} {{{name}}}: {row.name}"
                     yield Row(title, row.command, row.says, row.code, row.before, row.makes, row.after)
             if given.kind in OUTPUTS:
                 for other, its in command.paths.items():
-                    if its.kind in INPUTS and other != "data":
+                    if its.kind in INPUTS and other != "data" and is_new(program, name, other):
                         yield from _onto_input(f"{number} {command.line.split()[0]}", command, name, given, other, its)
 
 

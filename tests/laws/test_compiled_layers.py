@@ -7,7 +7,7 @@ from posnet_fairseq.mixers.bases.decoding_state import table_rows
 from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer
 from posnet_fairseq.ops.offsets import positions_read
 from posnet_fairseq.registry import get_mixer
-from support.building import MAX_POSITIONS, build_case, mixer_cases, usual_gate
+from support.building import MAX_POSITIONS, build_case, few_offsets, mixer_cases, usual_gate
 from support.laws import TOLERANCE
 
 pytestmark = pytest.mark.thorough  # tracing takes seconds; quick: one mixer compiled by itself, in test_banded
@@ -17,15 +17,11 @@ STEPS = 5
 
 
 def of_places(*places):
-    """The cases in some places. Tracing the loops over offsets of Translution takes a minute."""
-    for case in CASES:
-        if case.place in places:
-            marks = [pytest.mark.slow] * issubclass(get_mixer(case.mixer), OffsetMixer)
-            yield pytest.param(case, id=str(case), marks=marks)
+    return [few_offsets(case) for case in CASES if case.place in places]
 
 
 # torch 2.13 does not trace Translution's own derivatives without gradients: "save_for_backward is not defined".
-STEPPING = [case for case in of_places("decoder", "cross") if not case.marks]
+STEPPING = [case for case in of_places("decoder", "cross") if not issubclass(get_mixer(case.mixer), OffsetMixer)]
 
 
 def compiled(layer):
@@ -41,7 +37,7 @@ def padded_tokens(batch, length):
     return torch.randn(batch, length, 16), mask
 
 
-@pytest.mark.parametrize("case", of_places("encoder"))
+@pytest.mark.parametrize("case", of_places("encoder"), ids=str)
 def test_encoder_layer(case):
     encoder = build_case(case, encoder_layers=1, decoder_layers=1).encoder
     layer = encoder.layers[0]
@@ -53,7 +49,7 @@ def test_encoder_layer(case):
         torch.testing.assert_close(found[~mask], expected[~mask], **TOLERANCE)
 
 
-@pytest.mark.parametrize("case", of_places("decoder", "cross"))
+@pytest.mark.parametrize("case", of_places("decoder", "cross"), ids=str)
 def test_decoder_layer(case):
     model = build_case(case, encoder_layers=1, decoder_layers=1)
     layer, ratio = model.decoder.layers[0], model.decoder.length_ratio
@@ -66,7 +62,7 @@ def test_decoder_layer(case):
         torch.testing.assert_close(graph(*arguments)[0], layer(*arguments)[0], **TOLERANCE)
 
 
-@pytest.mark.parametrize("case", STEPPING)
+@pytest.mark.parametrize("case", STEPPING, ids=str)
 def test_steps(case):
     model = build_case(case, encoder_layers=1, decoder_layers=1)
     layer, ratio = model.decoder.layers[0], model.decoder.length_ratio

@@ -1,5 +1,7 @@
 """Batches as large as the memory of a GPU allows."""
 
+import functools
+
 import pytest
 
 from posnet_fairseq.cli.run import find_target
@@ -35,6 +37,7 @@ def gpu(step, processes=1):
     return Device("gpu", processes, "bf16", int((step + CONTEXT) / USABLE) + 1)
 
 
+@functools.cache
 def estimate(tokens, **options):
     return training_memory("attention", "tiny", tokens, words=1000, length=256, **options)
 

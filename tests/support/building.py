@@ -10,6 +10,7 @@ from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.mixer_options import choices
 from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS, MixerSettings
+from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.models.mixer_language_model import MixerLanguageModel
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
@@ -100,6 +101,13 @@ def mixer_cases():
             for options in variants(name):
                 case = Case(name, place, mixer.default_gate if place != "cross" else "none", options)
                 yield case if possible(case) else dataclasses.replace(case, gate="none")
+
+
+def few_offsets(case):
+    """The case with few groups of offsets, each of which Translution multiplies by itself, and torch.compile traces."""
+    if not issubclass(get_mixer(case.mixer), OffsetMixer):
+        return case
+    return dataclasses.replace(case, options=(*case.options, ("translution_clip", 2)))
 
 
 def build_case(case, **options):

@@ -16,6 +16,7 @@ import posnet_fairseq
 from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.sources import published
 from posnet_data_prep.sources.archives import ARCHIVES
+from posnet_fairseq.runs import devices, single_run
 from support import archives, documents
 from support.archives import MADE
 from support.commands import ROOT, SMALL_BENCH, USER_DIR, program, run_program
@@ -79,19 +80,6 @@ def needs_shell(command):
     return _BY_SHELL.search(bare) is not None or program(typed(command)[1][0]) is None
 
 
-# In place of posnet-run. Batches are those of the size: to look for those that fit takes seconds for each system.
-EIGHT_GPUS = """
-import os, sys
-sys.executable = os.path.join(os.path.dirname(__file__), "python")  # beside whose programs children are looked for
-from posnet_fairseq.cli.run import main
-from posnet_fairseq.runs import devices
-devices.gpus = lambda: (8, True)
-devices.gpu_memory = lambda count, tenants: None
-if __name__ == "__main__":  # not in a process that main() starts, which imports this file
-    main()
-"""
-
-
 class Reader:
     """Runs commands, one after the other, in a folder.
 
@@ -109,7 +97,7 @@ class Reader:
                 if language == "yaml":
                     self._configure(content)
         venv.create(folder / ".venv")
-        self._copy_recipes()
+        (folder / "recipes").symlink_to(ROOT / "recipes")
         # For --user-dir posnet_fairseq: fairseq sees that the package of this name has been imported.
         import_models(str(Path(USER_DIR) / "models"), "posnet_fairseq.models")
         (folder / "posnet_fairseq").symlink_to(USER_DIR)
@@ -162,49 +150,43 @@ class Reader:
 
     def _execute(self, command, words, patch):
         if words[0] in ("bash", "posnet-run"):
-            self._rehearse(command, words)
+            self._rehearse(command, words, patch)
         elif needs_shell(command):
             self._shell(command, command.text)
         else:
             if words[0] == "posnet-prepare" and words[1] in DATASETS:
                 assert words[1] in MADE, f"{command}\nwould download. Say in EXCEPTIONS what tests it."
                 words = words + self._serve(words[1], patch)
-            code = 0
-            try:
-                run_program(patch, *words)
-            except SystemExit as stop:
-                code = stop.code
-            except Exception as error:
-                raise AssertionError(f"{command}\nfails, run as: {shlex.join(words)}") from error
-            assert not code, f"{command}\nends with {code}, run as: {shlex.join(words)}"
+            self._call(command, words, patch)
+
+    def _call(self, command, words, patch):
+        code = 0
+        try:
+            run_program(patch, *words)
+        except SystemExit as stop:
+            code = stop.code
+        except Exception as error:
+            raise AssertionError(f"{command}\nfails, run as: {shlex.join(words)}") from error
+        assert not code, f"{command}\nends with {code}, run as: {shlex.join(words)}"
 
     def _shell(self, command, text):
         text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in command.variables) + text
         done = subprocess.run(["timeout", "900", "bash", "-ec", text], capture_output=True, text=True)
         assert done.returncode == 0, f"{command}\nends with {done.returncode}:\n{done.stdout}{done.stderr}"
 
-    def _rehearse(self, command, words):
-        """Run a recipe or posnet-run with --dry-run."""
-        if words[0] == "posnet-run":
-            self._shell(command, f'PATH="$PWD/bin:$PATH"; {shlex.join(words)} --dry-run')
-            return
-        script = ROOT / words[1]
-        assert script.is_file(), f"{command}\nthere is no {words[1]}"
-        assert script.name != "lm.sh", f"{command}\nknows no --dry-run. Say in EXCEPTIONS what tests it."
-        self._shell(command, f"{shlex.join(words)} --dry-run")
-
-    def _copy_recipes(self):
-        """Scripts work where they lie. They shall make no environment, and plan for a machine of eight GPUs."""
-        shutil.copytree(ROOT / "recipes", self.folder / "recipes")
-        (self.folder / "recipes/lib/environment.sh").write_text('posnet_environment() { PATH="$1/bin:$PATH"; }\n')
-        program = self.folder / "bin" / "posnet-run"
-        program.parent.mkdir()
-        (program.parent / "eight_gpus.py").write_text(EIGHT_GPUS)
-        python = shlex.quote(sys.executable)  # its path may have spaces, which #! does not take
-        (program.parent / "python").write_text(f'#!/bin/bash\nexec {python} "$@"\n')
-        (program.parent / "python").chmod(0o755)
-        program.write_text(f'#!/bin/bash\nexec {python} "$(dirname "$0")/eight_gpus.py" "$@"\n')
-        program.chmod(0o755)
+    def _rehearse(self, command, words, patch):
+        """Run a recipe, which is posnet-run, or posnet-run with --dry-run, as on a machine of eight GPUs."""
+        if words[0] == "bash":
+            script = ROOT / words[1]
+            assert script.is_file(), f"{command}\nthere is no {words[1]}"
+            assert script.name != "lm.sh", f"{command}\nknows no --dry-run. Say in EXCEPTIONS what tests it."
+            words = ["posnet-run", script.stem, *words[2:]]
+        patch.setattr(os, "environ", dict(os.environ))
+        patch.setattr(devices, "gpus", lambda: (8, True))
+        # Batches are those of the size: to look for those that fit takes seconds for each system.
+        patch.setattr(devices, "gpu_memory", lambda count, tenants: None)
+        patch.setattr(single_run, "elsewhere", lambda function, item: function(item))
+        self._call(command, [*words, "--dry-run"], patch)
 
     def _serve(self, dataset, patch):
         """Serve small archives in place of a published dataset, and return the options that use them."""

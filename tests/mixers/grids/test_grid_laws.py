@@ -13,7 +13,7 @@ from support import grids
 
 NAMES = mixer_names(on_grids=True)
 every_mixer = pytest.mark.parametrize("name", NAMES)
-# Laws of sentences of other lengths than the longest.
+# Laws of sentences of other lengths than the longest, and of decoding.
 OF_SENTENCES = {
     "padding_changes_nothing",
     "every_length_works",
@@ -21,6 +21,13 @@ OF_SENTENCES = {
     "tokens_without_positions_are_refused",
     "padding_before_tokens_is_refused",
     "arguments_that_do_not_fit_are_refused",
+    "a_prompt_is_refused",
+    "an_order_of_other_hypotheses_is_refused",
+    "steps_equal_the_full_pass",
+    "steps_equal_the_full_pass_to_the_last_position",
+    "hypotheses_that_move_keep_their_past",
+    "the_future_changes_nothing",
+    "hypotheses_drop_weights_of_their_own",
 }
 OF_GRIDS = [law for law in LAWS if law.__name__ not in OF_SENTENCES]
 
