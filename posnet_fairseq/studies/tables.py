@@ -184,8 +184,8 @@ def _power(analysis: Analysis) -> str:
                 rows.append([*cells, f"{middle.error:.2f}", _number(None if spread is None else middle.detectable)])
     table = _table(["test set", "metric", "σ over seeds", "seeds", "standard error", "detectable"], rows)
     return (
-        f"{table}\n\nFor each combination of seed counts, of differences from a baseline: the median standard error, "
-        "and the smallest true difference that is found (p ≤ .05) with a probability of 80%; unknown without σ."
+        f"{table}\n\nFor each combination of seed counts: the median standard error of differences from a baseline, "
+        "and the smallest true difference that would be found (p ≤ .05) with a probability of 80%; unknown without σ."
     )
 
 
