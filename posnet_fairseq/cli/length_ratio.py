@@ -16,7 +16,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("data", type=path_text, help="a directory that fairseq-preprocess wrote")
     parser.add_argument("-s", "--source-lang", help="default: as in the names of its files")
     parser.add_argument("-t", "--target-lang", help="default: as in the names of its files")
-    parser.add_argument("--train-subset", metavar="NAME", default="train", help="name of the set (default: train)")
+    parser.add_argument("--train-subset", metavar="NAME", default="train", help="training set (default: train)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 

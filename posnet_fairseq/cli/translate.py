@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
         dest="print_alignment",
         action="store_const",
         const="words",
-        help="as --print-alignment, between words, by the majority of their subwords",
+        help="as --print-alignment, between words: J to the word that most of its subwords are aligned to",
     )
     parser.add_argument(
         "--per-token",

@@ -100,15 +100,16 @@ class _OutputLoss(torch.autograd.Function):
 
         def add(chunk: Tensor, target: Tensor, features_grad: Tensor | None) -> None:
             nonlocal loss, nll_loss, correct
-            scores, padding = multiply(chunk, weight).to(wide), target == padding_idx
+            scores, padding = multiply(chunk, weight), target == padding_idx
+            if scores.device.type == "cpu":
+                scores = scores.to(wide)  # a softmax from bf16 to float32 takes six times as long there
             if correct is not None:
                 correct += (scores.argmax(dim=1, keepdim=True).eq(target) & ~padding).sum()
-            of_target, largest = scores.gather(1, target), scores.amax(dim=1, keepdim=True)
-            of_all = scores.sum(dim=1, keepdim=True) if smoothing else None
-            # A softmax in place: on CPUs, memory for another tensor of this size takes longer than the exponentials.
-            powers = scores.sub_(largest).exp_()
-            total = powers.sum(dim=1, keepdim=True)
-            normalizer = largest + total.log()  # log Σ exp
+            of_target, largest = scores.gather(1, target).to(wide), scores.amax(dim=1, keepdim=True)
+            of_all = scores.sum(dim=1, keepdim=True, dtype=wide) if smoothing else None
+            probs = _softmax(scores, largest, wide)
+            del scores
+            normalizer = largest - probs.amax(dim=1, keepdim=True).log()  # log Σ exp
             nll = (normalizer - of_target).masked_fill_(padding, 0).sum()
             nll_loss += nll
             loss += (1 - smoothing - other) * nll
@@ -117,13 +118,11 @@ class _OutputLoss(torch.autograd.Function):
             if not (for_features or for_weight):
                 return
             # The gradient of the scores: their probabilities, less the expected ones.
-            counted = (~padding).to(wide).mul_(ctx.scale)
-            probs = powers.mul_(counted / total)
             if smoothing:
-                probs -= other * counted
-            probs.scatter_add_(1, target, (smoothing + other - 1) * counted)
-            grad = probs.to(chunk.dtype)
-            del scores, powers, probs
+                probs -= other
+            probs.scatter_add_(1, target, probs.new_full((1, 1), smoothing + other - 1).expand_as(target))
+            grad = probs.mul_(ctx.scale * ~padding).to(chunk.dtype)
+            del probs
             if features_grad is not None:
                 features_grad.copy_(multiply(grad, weight.T))
             if ctx.weight_grad is not None and grad.dtype == torch.float16:
@@ -155,6 +154,14 @@ class _OutputLoss(torch.autograd.Function):
         if weight_grad is not None:
             weight_grad = weight_grad.mul_(factor).to(ctx.weight_dtype)
         return features_grad, weight_grad, None, None, None, None, None
+
+
+def _softmax(scores: Tensor, largest: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the softmax over words; on CPUs in place of the scores: allocating memory takes longer there."""
+    if scores.device.type != "cpu":
+        return torch.softmax(scores, dim=1, dtype=dtype)
+    powers = scores.sub_(largest).exp_()
+    return powers.div_(powers.sum(dim=1, keepdim=True))
 
 
 def _factor(chunk: Tensor, scale: float) -> Tensor:

@@ -117,9 +117,6 @@ class Comparison:
         from posnet_fairseq.plots import style
 
         self._read_labels()
-        if len(set(self.labels.values())) < len(self.labels):
-            labels = ", ".join(self.labels.values())
-            raise UsageError(f"{self.folder / PLAN}: systems {labels}: give each a label of its own.")
         if self.folder.exists():
             publish.check(self.folder / "report", ())
             style.refuse_foreign(style.files_of(self.folder / "curves", ("png",)))
@@ -129,6 +126,8 @@ class Comparison:
             given = read_yaml(path, _Labeled).systems
             labels = given.items() if isinstance(given, dict) else ()
             self.labels |= {system: label for system, label in labels if system in self.runs and label}
+            if len(set(self.labels.values())) < len(self.labels):
+                raise UsageError(f"{path}: systems {listed(self.labels.values())}: give each a label of its own.")
 
     def make(self, baselines: Sequence[str], metrics: str) -> None:
         """Write comparison.yaml, score it into report/, and draw curves.png."""

@@ -14,7 +14,7 @@ def gpus() -> tuple[int, bool]:
     """Return the number of GPUs, and whether all have bf16 (compute capability 8.0)."""
     try:
         found = bool(subprocess.run(["nvidia-smi", "-L"], capture_output=True, timeout=60).stdout.strip())
-    except (OSError, subprocess.TimeoutExpired):  # containers may have the driver without its programs
+    except (OSError, subprocess.TimeoutExpired):  # containers may lack its programs, drivers may hang
         found = any(Path("/dev").glob("nvidia[0-9]*"))
     if not found:
         return 0, False  # without the seconds that importing torch takes

@@ -43,11 +43,16 @@ def integer(least: int, most: int = 9_999_999) -> Parse:
     )
 
 
+def _float(text: str) -> float:
+    """Return a number, or NaN for what Python reads as one and fairseq may not, such as ``1_0``."""
+    return float(text) if re.fullmatch(r"[0-9.eE+-]+", text) else math.nan
+
+
 # Numbers that are no whole ones stay as they were written.
 whole_number = integer(1)
-number = accepting(lambda text: 0 <= float(text) < math.inf, "give a number from 0, such as 0.1 or 7e-4")
-rate = accepting(lambda text: 0 < float(text) < math.inf, "give a number above 0, such as 7e-4")
-fraction = accepting(lambda text: 0 <= float(text) < 1, "give a number from 0 to below 1, such as 0.1")
+number = accepting(lambda text: 0 <= _float(text) < math.inf, "give a number from 0, such as 0.1 or 7e-4")
+rate = accepting(lambda text: 0 < _float(text) < math.inf, "give a number above 0, such as 7e-4")
+fraction = accepting(lambda text: 0 <= _float(text) < 1, "give a number from 0 to below 1, such as 0.1")
 betas = accepting(
     re.compile(r"\((0|0?\.[0-9]+), ?(0|0?\.[0-9]+)\)").fullmatch, "give two numbers below 1, such as (0.9,0.98)"
 )

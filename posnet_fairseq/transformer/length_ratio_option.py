@@ -19,8 +19,8 @@ def parse(value: object) -> Ratio | None:
     if value in (None, AUTO):
         return None
     try:
-        ratio = Fraction(float(value))  # type: ignore[arg-type]
-    except (OverflowError, TypeError, ValueError):
+        ratio = Fraction(float(str(value)))
+    except (OverflowError, ValueError):
         ratio = Fraction(0)
     if not LOWEST <= ratio <= HIGHEST:
         raise UsageError(

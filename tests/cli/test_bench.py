@@ -177,8 +177,8 @@ def test_whole_files_are_translated_by_every_engine(tmp_path, capsys, monkeypatc
 
 def test_figures_of_json_are_those_of_the_table():
     shown = table("T", "a\nb", "p")
-    shown.add_row("one", "1,234.5", "the same")
-    rows = [{"name": "one", "a b": 1234.5, "p": "the same"}]
+    shown.add_row("123", "1,234.5", "the same")
+    rows = [{"name": "123", "a b": 1234.5, "p": "the same"}]
     assert as_json([shown, "remark"]) == {"tables": [{"title": "T", "rows": rows}], "remarks": ["remark"]}
 
 

@@ -26,7 +26,10 @@ LAWS = {
     "plotting": gpu_laws.what_is_plotted_is_that_of_a_cpu,
 }
 # Elsewhere than in their places, models have attention.
-IN_ENCODERS = {"encoding": gpu_laws.encoding_waits_once}
+IN_ENCODERS = {
+    "encoding": gpu_laws.encoding_waits_once,
+    "encoding_in_bf16": functools.partial(gpu_laws.encoding_waits_once, dtype=torch.bfloat16),
+}
 IN_DECODERS = {
     "steps": gpu_laws.steps_of_fairseqs_search_find_their_states,
     "search": gpu_laws.a_step_of_the_search_waits_once,

@@ -74,14 +74,15 @@ def _rows():
         program = " ".join(word for word in command.line.split()[:2] if not word.startswith(("-", "{")))
         for name, given in command.paths.items():
             cases = INPUTS[given.kind] if given.kind in INPUTS else OUTPUTS[given.kind]
+            option = command.line[: command.line.index(f"{{{name}}}")].split()[-1]
             for bad in cases:
-                row = _row(command, name, given, bad) if is_new(program, name, given.kind, bad) else None
+                row = _row(command, name, given, bad) if is_new(program, option, name, given.kind, bad) else None
                 if row is not None and not (name in UTF_8_ONLY and "UTF-8" in bad):
                     title = f"{number} {' '.join(command.line.split()[:2])} {{{name}}}: {row.name}"
                     yield Row(title, row.command, row.says, row.code, row.before, row.makes, row.after)
             if given.kind in OUTPUTS:
                 for other, its in command.paths.items():
-                    if its.kind in INPUTS and other != "data" and is_new(program, name, other):
+                    if its.kind in INPUTS and other != "data" and is_new(program, option, name, other):
                         yield from _onto_input(f"{number} {command.line.split()[0]}", command, name, given, other, its)
 
 

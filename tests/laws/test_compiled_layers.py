@@ -17,7 +17,9 @@ STEPS = 5
 
 
 def of_places(*places):
-    return [few_offsets(case) for case in CASES if case.place in places]
+    """The cases in some places; those of α-Translution have more offsets than tokens, those of Translution few."""
+    cases = [case for case in CASES if case.place in places]
+    return [few_offsets(case) if case.mixer == "translution" else case for case in cases]
 
 
 # torch 2.13 does not trace Translution's own derivatives without gradients: "save_for_backward is not defined".

@@ -11,7 +11,7 @@ import torch
 from posnet_fairseq.inference.averaging import SavedCheckpoint, choose
 from posnet_fairseq.runs import before_training
 from posnet_fairseq.runs.before_training import repair
-from posnet_fairseq.runs.training import COPIES, most_kept, records, remove_old
+from posnet_fairseq.runs.training import COPIES, best_validation, most_kept, records, remove_old
 from posnet_fairseq.shared.errors import UsageError
 from support.checkpoints import checkpoint
 
@@ -137,3 +137,12 @@ def test_reads_records_and_skips_all_else(tmp_path):
     assert train == ("train_inner", {"epoch": 1.0, "wps": 3262.5, "num_updates": 20.0, "note": "text"})
     assert valid[1]["valid_ppl"] == 15.2
     assert list(records(tmp_path / "missing")) == []
+
+
+def test_a_validation_that_diverged_is_never_the_best(tmp_path):
+    log = tmp_path / "train.log"
+    lines = [
+        f'| valid | {{"valid_ppl": "{value}", "valid_num_updates": "{n}"}}' for n, value in ((10, "nan"), (20, "5"))
+    ]
+    log.write_text("".join(f"2026-01-01 | INFO {line}\n" for line in lines))
+    assert best_validation(log) == (5.0, 20)

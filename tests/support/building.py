@@ -104,7 +104,7 @@ def mixer_cases():
 
 
 def few_offsets(case):
-    """The case with few groups of offsets, each of which Translution multiplies by itself, and torch.compile traces."""
+    """The case with few groups of offsets: torch.compile traces Translution's products of each of them."""
     if not issubclass(get_mixer(case.mixer), OffsetMixer):
         return case
     return dataclasses.replace(case, options=(*case.options, ("translution_clip", 2)))

@@ -14,6 +14,7 @@ from fairseq import checkpoint_utils
 import posnet_fairseq
 import posnet_fairseq.models  # registers the types of checkpoints for torch's safe loader
 from posnet_fairseq.fairseq_plugin import optional_types
+from support import documents
 
 ROOT = Path(__file__).parents[2]
 USER_DIR = str(Path(posnet_fairseq.__file__).parent)
@@ -26,10 +27,7 @@ SMALL_MODEL = (
     "--decoder-ffn-embed-dim 128 --max-source-positions 32 --max-target-positions 32 --share-all-embeddings --dropout 0"
 ).split()
 # Smaller still, where nearly all the time goes into starting programs.
-NARROW = (
-    "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --decoder-embed-dim 32 --encoder-ffn-embed-dim 32 "
-    "--decoder-ffn-embed-dim 32"
-)
+NARROW = f"{documents.ONE_LAYER} {documents.NARROW}"
 TRAINING = (
     "--cpu --seed 1 --optimizer adam --lr 0.003 --lr-scheduler inverse_sqrt --warmup-updates 100 "
     "--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --required-batch-size-multiple 1 --batch-size 64 "

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 from support import documents
-from support.commands import NARROW
 
 README = documents.ROOT / "README.md"
 
@@ -24,8 +23,8 @@ BEHIND = {
     # Two validations, and translations of few tokens: models of so few updates have nothing to say.
     r"bash recipes/quickstart\.sh": "--updates 60 --interval 30 --beam 1 --max-len-a 0 --max-len-b 8",
     r"bash recipes/(wmt|compare)|posnet-run corpus ": "--dry-run",
-    r"fairseq-train .*--arch \w+_base ": f"--cpu {NARROW} --max-tokens 400 --update-freq 1 --max-update 8 "
-    "--save-interval-updates 1",
+    r"fairseq-train .*--arch \w+_base ": f"--cpu {documents.ONE_LAYER} {documents.NARROW} --max-tokens 400 "
+    "--update-freq 1 --max-update 8 --save-interval-updates 1",
 }
 # The texts that a user would bring, made of those that the quickstart downloads; and what Python 3.14 needs.
 GIVEN = """

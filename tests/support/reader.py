@@ -16,6 +16,7 @@ import posnet_fairseq
 from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.sources import published
 from posnet_data_prep.sources.archives import ARCHIVES
+from posnet_fairseq.cli import run
 from posnet_fairseq.runs import devices, single_run
 from support import archives, documents
 from support.archives import MADE
@@ -31,16 +32,14 @@ GIVEN |= {f"runs/wmt14.en-de/{name}_base_s1/test": 5 for name in ("transformer",
 # Words that stand for others.
 PLACEHOLDERS = {"MIXER": "rposnet", "...": "8"}
 
-_NARROW = " ".join(f"--{side}-embed-dim 32 --{side}-ffn-embed-dim 32" for side in ("encoder", "decoder"))
 # What is put behind commands that match a pattern: of an option that comes twice, the last value counts. A command that
 # lacks an option it needs does not get it here.
 SMALLER = {
     r"fairseq-(train|generate|eval-lm) ": "--cpu --num-workers 0",
     r"fairseq-train ": "--save-interval-updates 1 --max-update 2",
     r"fairseq-train .*--max-tokens ": "--max-tokens 200 --update-freq 1",
-    r"fairseq-train (?!.*language_modeling)": _NARROW,
-    r"fairseq-train (?!.*(language_modeling|--clip-distance|--translution-layers))": "--encoder-layers 1 "
-    "--decoder-layers 1",
+    r"fairseq-train (?!.*language_modeling)": documents.NARROW,
+    r"fairseq-train (?!.*(language_modeling|--clip-distance|--translution-layers))": documents.ONE_LAYER,
     r"fairseq-train .*language_modeling": "--decoder-layers 2 --decoder-embed-dim 48 --decoder-attention-heads 3 "
     "--tokens-per-sample 40",
     r"fairseq-eval-lm ": "--tokens-per-sample 40",
@@ -182,6 +181,7 @@ class Reader:
             assert script.name != "lm.sh", f"{command}\nknows no --dry-run. Say in EXCEPTIONS what tests it."
             words = ["posnet-run", script.stem, *words[2:]]
         patch.setattr(os, "environ", dict(os.environ))
+        patch.setattr(run, "end_by_signals", lambda: None)
         patch.setattr(devices, "gpus", lambda: (8, True))
         # Batches are those of the size: to look for those that fit takes seconds for each system.
         patch.setattr(devices, "gpu_memory", lambda count, tenants: None)

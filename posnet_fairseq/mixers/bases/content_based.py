@@ -20,8 +20,6 @@ from posnet_fairseq.ops.masking import normalized
 from posnet_fairseq.ops.offset_gather import gather_by_offset, key_energy, plus_products, sum_by_offset
 from posnet_fairseq.ops.offsets import scaled
 
-_FORMULAS = ("energy", "weights", "mix_values")
-
 
 class ContentBasedMixer(TokenMixer):
     """Softmax over energies of tokens: a subclass says what the energy is, and whether it has keys.
@@ -157,8 +155,9 @@ class ContentBasedMixer(TokenMixer):
 
     def _is_usual(self) -> bool:
         """Return whether no subclass mixes in another way than this class: kernels and buckets compute what it does."""
-        own = (getattr(type(self), name) for name in _FORMULAS)
-        return all(function is getattr(ContentBasedMixer, name) for name, function in zip(_FORMULAS, own, strict=True))
+        own, usual = type(self), ContentBasedMixer
+        is_usual = own.energy is usual.energy and own.weights is usual.weights
+        return is_usual and own.mix_values is usual.mix_values
 
     def _mix_by_kernels(self, q: Tensor, k: Any, v: Tensor, context: MixingContext) -> Tensor | None:
         from posnet_fairseq.ops.kernels import attention_kernels  # imports triton
