@@ -328,3 +328,9 @@ def sleeps(process):
         return b"sleep" in Path(f"/proc/{process}/cmdline").read_bytes()  # nothing is in that of one that has ended
     except FileNotFoundError:
         return False
+
+
+def test_equal_labels_are_refused_before_the_training(tmp_path):
+    (tmp_path / "comparison.yaml").write_text("systems: {a: one, b: one}\n")
+    with pytest.raises(UsageError, match=r"comparison.yaml: systems one and one: give each a label of its own"):
+        comparison.Comparison(tmp_path, tmp_path, {"a": [], "b": []}).check()

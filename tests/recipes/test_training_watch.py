@@ -141,8 +141,5 @@ def test_reads_records_and_skips_all_else(tmp_path):
 
 def test_a_validation_that_diverged_is_never_the_best(tmp_path):
     log = tmp_path / "train.log"
-    lines = [
-        f'| valid | {{"valid_ppl": "{value}", "valid_num_updates": "{n}"}}' for n, value in ((10, "nan"), (20, "5"))
-    ]
-    log.write_text("".join(f"2026-01-01 | INFO {line}\n" for line in lines))
+    log.write_text(VALID.format("nan", 10) + VALID.format(5, 20))
     assert best_validation(log) == (5.0, 20)
