@@ -110,9 +110,12 @@ def score(
     settings = {name: given[name] for name in (*SETTINGS, *RUNNING)} | ({"device": "cpu"} if cpu else {})
     with called_from_python(**_RENAMED):
         texts = dict.fromkeys(("language_pair", "test_set", "test", "tokenize", "device", *MODELS), str)
-        for name, kind in (texts | {"lowercase": bool}).items():
+        switches = dict.fromkeys(("lowercase", "skip_missing", "cached_only", "cpu", "progress"), bool)
+        for name, kind in (texts | switches).items():
             if not isinstance(given[name], kind | None):
                 raise UsageError(f"{name} {given[name]!r:.60}: give a value of type {kind.__name__}.")
+        if not isinstance(cache, str | PathLike | None):
+            raise UsageError(f"cache {cache!r:.60}: give the path of a file.")
         chosen = metric_names(metrics) if isinstance(metrics, str) else _names(metrics)
         settings |= {"metrics": chosen, "cache": None if cache is None else Path(cache)}
         plan = plan_of_one_test_set(

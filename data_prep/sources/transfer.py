@@ -51,7 +51,7 @@ def fetch_parts(urls: Sequence[str], path: Path, may_resume: bool, bar: Bar) -> 
 
 def _fetch_part(url: str, file: BinaryIO, start: int, end: int | None, bar: Bar) -> None:
     """Append a part, from offset ``start`` to ``end``, in several attempts where the connection breaks."""
-    tries = 0
+    first, tries = file.tell(), 0
     while end is None or file.tell() < end:
         before = file.tell()
         try:
@@ -60,8 +60,10 @@ def _fetch_part(url: str, file: BinaryIO, start: int, end: int | None, bar: Bar)
                 return
             if file.tell() == before:
                 raise ConnectionError("it sends nothing")
-        except (TimeoutError, http.client.HTTPException, ConnectionError) as error:
+        except (TimeoutError, http.client.HTTPException, ConnectionError, urllib.error.URLError) as error:
             file.flush()
+            if isinstance(error, urllib.error.URLError) and file.tell() == first:
+                raise  # there is no network, or no such server; one that served bytes is waited for
             tries = tries + 1 if file.tell() == before else 0
             if tries == TRIES:
                 raise RefusedError(reason(error)) from error

@@ -1,7 +1,9 @@
 """Reading of a comparison of several test sets, systems and seeds from a YAML file."""
 
 import base64
+import contextlib
 import glob
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from sys import float_info
@@ -109,6 +111,7 @@ def _matching(pattern: str, systems: Iterable[str], folder: Path) -> dict[str, F
     """Return the files that match a pattern with the name of each system; * and ? match several runs."""
     outputs: dict[str, FilePaths] = {}
     owners: dict[str, str] = {}
+    _file(pattern, folder)
     for system in systems:
         found = sorted(glob.glob(pattern.replace("{system}", glob.escape(system)), root_dir=folder))
         for path in found:
@@ -133,9 +136,10 @@ def _files(paths: FilePaths, folder: Path) -> tuple[Path, ...]:
 
 
 def _file(path: str, folder: Path) -> Path:
-    if not path or "\0" in path:
-        raise UsageError(f"{path!r} is no path.")
-    return folder / path
+    with contextlib.suppress(UnicodeEncodeError):  # half of a surrogate pair
+        if path and b"\0" not in os.fsencode(path):
+            return folder / path
+    raise UsageError(f"{path!r} is no path.")
 
 
 def _check_known(names: Iterable[str], systems: Iterable[str]) -> None:

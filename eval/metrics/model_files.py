@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ class ModelKind:
 
 def find(given: str, kind: ModelKind, download: bool = True) -> tuple[str, dict[str, Path]]:
     """Return the short name and the files {name: path} of a model, a local folder or a name on the hub."""
-    folder = Path(given).expanduser()
+    folder = Path(os.path.expanduser(given))  # leaves users as they are that do not exist
     short = folder.resolve().name if folder.is_dir() else given.rpartition("/")[2]
     problem = ""
     if folder.exists():

@@ -5,6 +5,8 @@ import json
 import os
 import random
 import re
+import urllib.error
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -137,6 +139,21 @@ def test_a_damaged_note_is_no_harm(archive, downloads):
     for note in ("{", "[]", "{}"):
         (downloads.folder / "a.tgz.json").write_text(note)
         assert downloads.fetch(archive).read_bytes() == CONTENT
+
+
+def test_a_network_that_is_gone_for_a_moment_is_waited_for(server, archive, downloads, monkeypatch):
+    server.cut["/a.tgz"] = 100_000
+    asked, urlopen = [], urllib.request.urlopen
+
+    def failing(request, **settings):
+        asked.append(request)
+        if len(asked) == 2:
+            raise urllib.error.URLError("Network is unreachable")
+        return urlopen(request, **settings)
+
+    monkeypatch.setattr(urllib.request, "urlopen", failing)
+    assert downloads.fetch(archive).read_bytes() == CONTENT
+    assert len(asked) == 3
 
 
 def test_a_connection_that_always_breaks_is_given_up(server, archive, downloads):

@@ -89,6 +89,8 @@ LINE = ["eine Zeile"]
         (LINE, {"test": 1}, "test 1: give a value of type str."),
         (LINE, {"metrics": "comet", "comet_model": Path("a/b/c"), "sources": LINE}, "Give comet_model a folder"),
         (LINE, {"lowercase": "no"}, "lowercase 'no': give a value of type bool."),
+        (LINE, {"cached_only": "no"}, "cached_only 'no': give a value of type bool."),
+        (LINE, {"cache": 5}, "cache 5: give the path of a file."),
         (LINE, {"references": set(LINE)}, "references: item 1 of {'eine Zeile'} is no line of text."),
         ({1: LINE, "1": LINE}, {}, "hypotheses: systems 1, 1: give each a name of its own."),
         (LINE, {"metrics": "bleu,rouge"}, "metrics bleu, rouge: choose from bleu, chrf"),
