@@ -42,8 +42,8 @@ def test_again_without_models(capsys):
 
 
 def test_what_cannot_run_is_said_before_anything_is_computed(capsys):
-    said = refused(capsys, *ARGUMENTS, "--comet-model", "nowhere/at/all", "--bleurt-model", "no/where/else")
-    for name in ("nowhere/at/all", "no/where/else"):
+    said = refused(capsys, *ARGUMENTS, "--comet-model", "~nobody/at/all", "--bleurt-model", "no/where/else")
+    for name in ("~nobody/at/all", "no/where/else"):
         assert f"{name}: there is no such folder" in said
     assert "BLEU " not in said
     said = refused(capsys, *ARGUMENTS, *MODELS, "--reference", "good.txt")
