@@ -42,12 +42,7 @@ def main(options: argparse.Namespace) -> None:
     run = averaging.numbered_checkpoints(folder)
     checkpoints.check_output(options.out, "--out", [checkpoint.path for checkpoint in run])
     chosen = averaging.choose(run, options.num)
-    last = averaging.copy_in(folder, "last") if chosen[-1] is run[-1] else None
-    notes = [
-        averaging.lost_best(run, averaging.copy_in(folder, "best")),
-        averaging.gap(chosen, last),
-        *averaging.doubts(chosen),
-    ]
+    notes = [averaging.lost_best(run, averaging.best_of(folder)), *averaging.doubts(chosen)]
     with torch.no_grad():
         state = averaging.average([checkpoint.path for checkpoint in chosen])
     moving = state["extra_state"].get("moving", 0)

@@ -1,7 +1,6 @@
 """One checkpoint from several of a training run: those that it saved, which to take, and the mean of their weights."""
 
 import contextlib
-import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -32,17 +31,9 @@ class SavedCheckpoint:
     valid: float | None  # --best-checkpoint-metric on the validation set; None if not validated or not finite
     metric: str = "loss"  # name of that metric
     maximize: bool = False  # whether larger values are better
-    interval: int = 0  # --save-interval-updates, 0 or less if there was none
-    epochs: int = 1  # --save-interval
     numbered: bool = True  # whether it was not only written as a copy such as checkpoint_best.pt
     seed: object = None  # --seed, None if the checkpoint does not tell
     data: Path | None = None  # directory that the run was trained on, None if the checkpoint does not tell
-
-    @property
-    def epoch(self) -> int | None:
-        """Return the epoch in the name of the file, None if it has none."""
-        match = re.fullmatch(r"checkpoint(\d+)\.pt", self.path.name)
-        return int(match[1]) if match else None
 
 
 def is_name_of_training(name: str) -> bool:
@@ -99,8 +90,6 @@ def _saved(path: Path) -> SavedCheckpoint:
         valid,
         settings.get("best_checkpoint_metric", "loss"),
         settings.get("maximize_best_checkpoint_metric", False),
-        interval,
-        epochs,
         numbered,
         common.get("seed") if isinstance(common, dict) else None,
         data_folder(state),
@@ -114,10 +103,10 @@ def _same_step(path: Path, other_path: Path) -> bool:
     return all(name in other and torch.equal(small[name].nan_to_num(), other[name].nan_to_num()) for name in small)
 
 
-def copy_in(folder: str | Path, name: str) -> SavedCheckpoint | None:
-    """Return the checkpoint that ``checkpoint_{best,last}.pt`` is a copy of; None if it cannot be read."""
+def best_of(folder: Path) -> SavedCheckpoint | None:
+    """Return the checkpoint that ``checkpoint_best.pt`` is a copy of; None if it cannot be read."""
     try:
-        return _saved(Path(folder, f"checkpoint_{name}.pt"))
+        return _saved(folder / "checkpoint_best.pt")
     except UsageError:
         return None
 
@@ -134,40 +123,6 @@ def lost_best(run: Sequence[SavedCheckpoint], best: SavedCheckpoint | None) -> s
         f"the best checkpoint of the run ({best.metric} {best.valid:.4f} after {best.updates} updates) was not kept, "
         "so the best of the others counts; train with a larger --keep-interval-updates to keep it."
     )
-
-
-def gap(chosen: Sequence[SavedCheckpoint], last: SavedCheckpoint | None = None) -> str | None:
-    """Return a sentence if the run wrote checkpoints between the chosen ones that are gone, else None.
-
-    `last` is the checkpoint that ``checkpoint_last.pt`` is a copy of, if no numbered one follows the chosen ones.
-    """
-    due: dict[str, list[range]] = {"after updates": [], "of epochs": []}
-    for before, after in itertools.pairwise(chosen):
-        if after.interval > 0:
-            due["after updates"].append(_due(before.updates, after.updates, after.interval))
-        elif before.epoch is not None and after.epoch is not None:
-            due["of epochs"].append(_due(before.epoch, after.epoch, after.epochs))
-    if last is not None and last.interval > 0:
-        due["after updates"].append(_due(chosen[-1].updates, last.updates + 1, last.interval))
-    missing = [f"{what} {_some(ranges)}" for what, ranges in due.items() if any(ranges)]
-    if not missing:
-        return None
-    return (
-        f"the checkpoints {' and '.join(missing)} are not there, so those that are averaged do not follow one another; "
-        "train with a larger --keep-interval-updates to keep them."
-    )
-
-
-def _due(begin: int, end: int, step: int) -> range:
-    """Return the multiples of `step` after `begin` and before `end`."""
-    return range(begin // step * step + step, end, step) if step > 0 else range(0)
-
-
-def _some(ranges: Sequence[range], number: int = 5) -> str:
-    """Return the first few numbers of ranges, and the number of the others."""
-    first = list(itertools.islice(itertools.chain(*ranges), number))
-    more = sum(map(len, ranges)) - len(first)
-    return ", ".join(map(str, first)) + (f" and {more} more" if more else "")
 
 
 def choose(run: Sequence[SavedCheckpoint], number: int) -> list[SavedCheckpoint]:

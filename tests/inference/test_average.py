@@ -10,7 +10,6 @@ from posnet_fairseq.inference.averaging import (
     average,
     choose,
     doubts,
-    gap,
     lost_best,
     numbered_checkpoints,
 )
@@ -38,12 +37,8 @@ def test_best_and_following_or_last(scores, number, first, maximize):
     assert [checkpoint.updates for checkpoint in choose(run, number)] == list(range(first, first + number))
 
 
-def numbered(*updates, interval=10, scores=None):
-    scores = scores or (3.0,) * len(updates)
-    return [
-        SavedCheckpoint(Path(f"checkpoint_1_{n}.pt"), n, score, interval=interval)
-        for n, score in zip(updates, scores, strict=True)
-    ]
+def numbered(*updates, scores):
+    return [SavedCheckpoint(Path(f"checkpoint_1_{n}.pt"), n, score) for n, score in zip(updates, scores, strict=True)]
 
 
 def test_a_lost_best_checkpoint_is_noticed():
@@ -61,29 +56,6 @@ def test_a_lost_best_checkpoint_is_noticed():
         assert lost_best(kept, best) is None
     assert lost_best(numbered(30, scores=(None,)), lost)
     assert lost_best(kept, replace(lost, valid=5.0, maximize=True))
-
-
-@pytest.mark.parametrize(
-    ("chosen", "last", "missing"),
-    [
-        (numbered(10, 20, 30), None, None),
-        (numbered(10, 20, 40), None, "after updates 30"),
-        (numbered(10, 90), None, "after updates 20, 30, 40, 50, 60 and 2 more"),
-        (numbered(48, 52, 56, interval=4), 60, "after updates 60"),
-        (numbered(48, 52, 56, interval=4), 50, None),
-        (numbered(7, 10, 14, 20), None, None),  # ends of epochs between
-        (numbered(10, 10**15, interval=1), None, "and 999999999999984 more"),
-    ],
-)
-def test_gaps_are_noticed(chosen, last, missing):
-    last = last and SavedCheckpoint(Path("checkpoint_last.pt"), last, None, interval=chosen[0].interval)
-    assert missing in gap(chosen, last) if missing else gap(chosen, last) is None
-
-
-def test_gaps_between_epochs_are_noticed():
-    epochs = [SavedCheckpoint(Path(f"checkpoint{n}.pt"), 7 * n, None) for n in (2, 4, 6)]
-    assert "of epochs 3, 5 are" in gap(epochs)
-    assert gap([replace(epoch, epochs=2) for epoch in epochs]) is None
 
 
 def test_data_that_was_moved_are_the_same(tmp_path):
