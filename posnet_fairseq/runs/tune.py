@@ -92,6 +92,7 @@ def tune(settings: TuneSettings) -> Path:
         for each in todo:
             name, value = tried[each]
             found = () if settings.dry_run or each in diverged else best_validation(each.run / "train.log")
+            found = () if math.inf in found else found  # it diverged before the first validation
             trials[name][each.run.name] = Trial(best[name] | {option: value}, *found)
         for name, its in trials.items():
             best[name] = min(its.values(), key=lambda trial: trial.perplexity or math.inf).values

@@ -1,6 +1,7 @@
 """Searches for hyperparameters: what they try and choose, with trainings that are made up."""
 
 import json
+import math
 import re
 
 import pytest
@@ -28,7 +29,8 @@ def search(monkeypatch, tmp_path):
         better = 1 if "--lr 4e-3" in settings.options else 3
         better += 100 if "--clip-distance 16" in settings.options else 300
         settings.run.mkdir(parents=True, exist_ok=True)
-        found = [{"valid_ppl": f"{better + 20 - update}.5", "valid_num_updates": f"{update}"} for update in (5, 10)]
+        better = math.nan if "--lr 9" in settings.options else better + 0.5
+        found = [{"valid_ppl": f"{better + 20 - update}", "valid_num_updates": f"{update}"} for update in (5, 10)]
         log = "".join(f"x | INFO | valid | {json.dumps(values)}\n" for values in found)
         (settings.run / "train.log").write_text(log)
 
@@ -75,12 +77,13 @@ def test_one_option_after_the_other_is_chosen(search, capsys):
     ]
 
 
-def test_a_training_that_diverges_is_the_worst_trial(search, capsys):
-    folder, _ = search(mixers="fouriernet", lrs="8 4e-3", dropouts="0.1 0.2")
+@pytest.mark.parametrize("diverging", [8, 9], ids=["without gradients", "without perplexity"])
+def test_a_training_that_diverges_is_the_worst_trial(search, capsys, diverging):
+    folder, _ = search(mixers="fouriernet", lrs=f"{diverging} 4e-3", dropouts="0.1 0.2")
     assert read_systems(folder / "tuned.txt") == [System("fouriernet", "fouriernet", "--lr 4e-3 --dropout 0.1")]
     trials = json.loads((folder / "trials.json").read_text())["fouriernet"]["trials"]
     assert [trial["perplexity"] for trial in trials.values()] == [None, 311.5, 311.5]
-    assert re.search(r"fouriernet +8 +0\.1 +diverged", capsys.readouterr().out)
+    assert re.search(rf"fouriernet +{diverging} +0\.1 +diverged", capsys.readouterr().out)
 
 
 def test_a_system_whose_trainings_all_diverge_is_not_chosen(search, tmp_path, capsys):
