@@ -43,15 +43,18 @@ def integer(least: int, most: int = 9_999_999) -> Parse:
     )
 
 
+_DECIMAL = re.compile(r"[+-]?([0-9]{1,40}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,2})?")
+
+
 def _float(text: str) -> float:
-    """Return a number, or NaN for what Python reads as one and fairseq may not, such as ``1_0``."""
-    return float(text) if re.fullmatch(r"[0-9.eE+-]+", text) else math.nan
+    """Return a number such as 7e-4, or NaN for others that Python reads: fairseq may not, as ``1_0``."""
+    return float(text) if _DECIMAL.fullmatch(text) else math.nan
 
 
 # Numbers that are no whole ones stay as they were written.
 whole_number = integer(1)
-number = accepting(lambda text: 0 <= _float(text) < math.inf, "give a number from 0, such as 0.1 or 7e-4")
-rate = accepting(lambda text: 0 < _float(text) < math.inf, "give a number above 0, such as 7e-4")
+number = accepting(lambda text: _float(text) >= 0, "give a number from 0, such as 0.1 or 7e-4")
+rate = accepting(lambda text: _float(text) > 0, "give a number above 0, such as 7e-4")
 fraction = accepting(lambda text: 0 <= _float(text) < 1, "give a number from 0 to below 1, such as 0.1")
 betas = accepting(
     re.compile(r"\((0|0?\.[0-9]+), ?(0|0?\.[0-9]+)\)").fullmatch, "give two numbers below 1, such as (0.9,0.98)"

@@ -42,6 +42,7 @@ CONTENTS = [
     ),
     ("a ratio without end", option("length_ratio", "1e999999999"), "--length-ratio 1e999999999: give a number from"),
     ("an empty history", part("optimizer_history", [{}]), "its optimizer_history does not tell how many updates"),
+    ("a list for weights", part("model", [1]), "bad.pt: it has no weights"),
     ("a tensor for weights", part("model", torch.zeros(2)), "bad.pt: it has no weights"),
     ("whole numbers", weight(torch.Tensor.int), "feed_forward.inner.weight has numbers of the type torch.int32"),
     ("a sparse weight", weight(torch.Tensor.to_sparse), "inner.weight is no dense tensor of real numbers"),

@@ -176,6 +176,7 @@ CHANGED = [
     ("changed weights", weight(one(0.125)), f"model.safetensors {OTHER}"),
     ("a changed option", option("decoder_attention_heads", 1), NO_HASH),
     ("no hashes", config(files=None), NO_HASH),
+    ("no hashes, of an early version", config(format=1, files=None, sha256=None), NO_HASH),
 ]
 ROWS = [Row(name, TRANSLATE, says, before=resealed(before)) for name, before, says in FOLDERS]
 ROWS += [Row(name, TRANSLATE, says, before=before) for name, before, says in CHANGED]

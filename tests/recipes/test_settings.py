@@ -106,7 +106,7 @@ def test_folders_are_those_of_the_working_directory(folder):
     ("parse", "good", "bad"),
     [
         (parsers.whole_number, "1 9999999", "0 -1 1.5 ten 1e5 10000000"),
-        (parsers.number, "0 0.1 7e-4 .5 2.", "-1 fast nan inf 1e999 1_0 \u0661 1/3 ."),
+        (parsers.number, "0 0.1 7e-4 .5 2.", "-1 fast nan inf 1e999 1e100 " + "9" * 41 + " 1_0 \u0661 1/3 ."),
         (parsers.rate, "7e-4 1", "0 0.0 -1 x"),
         (parsers.fraction, "0 0.5", "1 5 -0.1 x"),
         (parsers.betas, "(0.9,0.98) (0,.5)", "0.9 0.9,0.98 (0.9) (0.9,0.98 (0.9,1) (0,0,0) (a,b) (0.9,-1) exit()"),
