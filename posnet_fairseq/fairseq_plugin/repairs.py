@@ -6,6 +6,7 @@ Importing this module does all of them.
 import argparse
 import dataclasses
 import functools
+import os
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -145,15 +146,23 @@ def resume_fine_tuning_with_other_batches(load: Callable, cfg: Any, trainer: Any
 
 @_replaces(EpochBatchIterator, "_get_iterator_for_epoch")
 def fork_workers(make: Callable, batches: EpochBatchIterator, *args: Any, **kwargs: Any) -> Any:
-    """Let Python 3.14 fork the workers that read batches, as earlier versions do.
+    """Let Python 3.14 fork the workers that read batches, as earlier versions do, and end those of a killed training.
 
     By default it has fairseq 0.12.3 start them by a process that imports the script again, which would begin a second
-    training, and that stays when the training is killed. Remove this when fairseq gives its loaders a context.
+    training, and that stays when the training is killed. Remove this when fairseq gives its loaders a context, and
+    torch's workers no longer wait for good if the training is killed while they start.
     """
     context = "fork" if batches.num_workers else None
-    forking = functools.partial(torch.utils.data.DataLoader, multiprocessing_context=context)
+    end = functools.partial(_end_orphan, os.getpid())
+    forking = functools.partial(torch.utils.data.DataLoader, multiprocessing_context=context, worker_init_fn=end)
     with mock.patch.object(torch.utils.data, "DataLoader", forking):
         return make(batches, *args, **kwargs)
+
+
+def _end_orphan(training: int, worker: int) -> None:
+    """End a worker whose training is gone: torch asks later, and takes whoever adopts orphans for the training."""
+    if os.getppid() != training:
+        os._exit(1)
 
 
 @_replaces(Trainer, "save_checkpoint")

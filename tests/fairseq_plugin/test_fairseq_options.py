@@ -2,6 +2,7 @@
 
 import dataclasses
 import multiprocessing
+import signal
 import subprocess
 import sys
 import types
@@ -24,6 +25,7 @@ from posnet_fairseq.transformer.model_options import LanguageModelOptions, Trans
 from support.building import WORDS, language_model_options
 from support.checkpoints import checkpoint
 from support.commands import python
+from support.signals import processes_of, wait_until
 
 # HONORED: inference reads as training did. REFUSED: by name, in training. WITHOUT_EFFECT on what a model reads at
 # inference: it is about which sentences are trained on, the padding around them, validation, or the machine.
@@ -170,3 +172,23 @@ def test_workers_that_read_batches_are_forked(buffered):
         RawLabelDataset([3, 4]), lambda read: read, [[1], [0]], num_workers=1, buffer_size=buffered
     )
     assert list(batches.next_epoch_itr(shuffle=False)) == [[4], [3]]
+
+
+ENDS_WHILE_A_WORKER_STARTS = """
+import os, random, signal, time
+import posnet_fairseq.fairseq_plugin.repairs
+from fairseq.data import EpochBatchIterator, RawLabelDataset
+
+random.seed = lambda seed: time.sleep(1)  # torch's worker does this before it looks for its parent
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGKILL))
+batches = EpochBatchIterator(RawLabelDataset([3, 4]), list, [[1], [0]], num_workers=1)
+list(batches.next_epoch_itr(shuffle=False))
+"""
+
+
+@pytest.mark.thorough  # 5 s
+def test_no_worker_outlives_a_training_that_is_killed_while_it_starts(tmp_path):
+    with open(tmp_path / "errors", "w+") as errors:  # no pipe, which would be open as long as the worker
+        done = subprocess.run([sys.executable, "-c", ENDS_WHILE_A_WORKER_STARTS, tmp_path], stderr=errors)
+        assert done.returncode == -signal.SIGKILL, errors.seek(0) or errors.read()
+    wait_until(lambda: not processes_of(tmp_path), "a worker waits for batches", 20)
