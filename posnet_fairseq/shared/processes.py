@@ -64,7 +64,12 @@ def in_order(
 def elsewhere(function: Callable[[Item], Result], item: Item) -> Result:
     """Return function(item), computed by a new process: what it imports takes no memory of this one."""
     with _pool(function, 1, "spawn", "Close other programs and run again.") as pool:
-        future = pool.submit(_work, item)
+        # Ctrl-C is for the parent, also in the seconds that a new process takes to begin; it inherits what is blocked.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            future = pool.submit(_work, item)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if isinstance(future.exception(), BrokenProcessPool):
             future.result()
     return future.result()  # raises here: a process that is killed leaves the locks of fairseq's modules

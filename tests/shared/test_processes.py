@@ -45,17 +45,42 @@ def test_no_process_outlives_its_parent(how):
     wait_until(lambda: not any(os.path.exists(f"/proc/{worker}") for worker in workers), "a worker lives on", 20)
 
 
+def run_as_file(folder, text):
+    """Run a program that is imported again by the processes that it starts, and that find posnet."""
+    (folder / "work.py").write_text(text)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "work.py"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        preexec_fn=default_signals,
+    )
+
+
 def test_a_process_that_fails_leaves_no_lock(tmp_path):
     """Python would warn of it. fairseq's modules have such locks."""
-    (tmp_path / "work.py").write_text(
+    text = (
         "import multiprocessing\nfrom posnet_fairseq.shared.processes import elsewhere\n"
         "def fail(item):\n    global lock\n    lock = multiprocessing.Lock()\n    raise ValueError(item)\n"
         "if __name__ == '__main__':\n    try:\n        elsewhere(fail, 3)\n"
         "    except ValueError as error:\n        print(error)\n"
     )
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "work.py"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = run_as_file(tmp_path, text)
     assert (done.stdout, done.stderr) == ("3\n", "")
+
+
+def test_a_process_that_starts_leaves_interrupts_to_its_parent(tmp_path):
+    """A terminal sends them to both."""
+    text = (
+        "import os, signal\nfrom posnet_fairseq.shared.processes import elsewhere\n"
+        "if __name__ == '__main__':\n    print(elsewhere(abs, -3))\n    signal.raise_signal(signal.SIGINT)\n"
+        "else:\n    signal.raise_signal(signal.SIGINT)\n"
+    )
+    done = run_as_file(tmp_path, text)
+    assert (done.stdout, done.returncode) == ("3\n", -signal.SIGINT), done.stderr
+    assert done.stderr.count("Traceback") == 1, "of the parent, which then had its own"
 
 
 MEMORY = """
