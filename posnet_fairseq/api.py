@@ -195,7 +195,7 @@ def load(
     """
     with called_from_python(input="translate"):
         several = [paths] if isinstance(paths, str | Path) else paths
-        is_list = isinstance(several, Sequence) and all(isinstance(path, str | Path) for path in several)
+        is_list = isinstance(several, Sequence) and all(isinstance(path, str | Path) and path != "" for path in several)
         if not is_list or not several:
             raise UsageError(f"paths {paths!r:.50}: give the path of a model, or a list of paths.")
         return TranslationModel(several, LoadOptions(data=data, **options))

@@ -92,6 +92,6 @@ def load_language_model(
         UsageError: a file is missing, damaged or of another model, or an argument is not allowed.
     """
     with called_from_python(input="generate"):
-        if not isinstance(path, str | Path):
+        if not isinstance(path, str | Path) or path == "":
             raise UsageError(f"path {path!r:.50}: give the path of a checkpoint or model folder.")
         return TextModel([path], LoadOptions(data=data, **options))

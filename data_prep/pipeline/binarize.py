@@ -7,7 +7,7 @@ from pathlib import Path
 
 from posnet_fairseq.shared.progress import Bar
 from posnet_fairseq.shared.stages import RECORD
-from posnet_fairseq.text.binary_format import read_tokens, write
+from posnet_fairseq.text.binary_format import write
 from posnet_fairseq.text.dictionary import Dictionary
 
 MULTIPLE = 8  # of the entries of a dictionary: fairseq's --padding-factor
@@ -69,14 +69,6 @@ def dictionary_of(texts: Iterable[Path], symbols: Iterable[str] = ()) -> Diction
             dictionary.add_symbol(symbol, 0)
         number += 1
     return dictionary
-
-
-def length_ratio(folder: Path, languages: Sequence[str]) -> float:
-    """Return γ, the source tokens per target token of the training set: PosNet (Schmidt and Di Gangi, 2023) Eq. 10."""
-    source, target = (
-        int(read_tokens(folder / f"train.{'-'.join(languages)}.{language}")[1].sum()) for language in languages
-    )
-    return source / target
 
 
 def _encoded(text: Path, dictionary: Dictionary, bar: Bar) -> Iterator[list[list[int]]]:

@@ -46,7 +46,8 @@ def map_lines(
 
     done = _noted(resume, sources, targets)
     total = Counter(done.counts)
-    bar.go_on_from(done.lines)
+    if done.lines:  # else a bar of several files goes on
+        bar.go_on_from(done.lines)
     with contextlib.ExitStack() as stack:
         readers = [stack.enter_context(open(path, "rb")) for path in sources]
         writers = [stack.enter_context(open(path, "r+b" if done.lines else "wb")) for path in targets]

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from posnet_data_prep.pipeline.binarize import length_ratio
 from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
 from posnet_data_prep.pipeline.sets import IN_TRAINING, NOT_NFC, ODD, dropped_pairs
 from posnet_fairseq import __version__
@@ -62,14 +61,18 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
         for name in records[stage]["files"]:
             _link(stage.folder / name, out / name)
     _describe(card, pipeline)
-    dictionaries = {path.name.removeprefix("dict.").rpartition(".")[0]: path for path in out.glob("dict*.txt")}
+    languages = sorted(pipeline.languages) if len(pipeline.languages) == 2 else [""]
     # Without the fillers that fairseq adds to reach a multiple of eight.
     card.vocabulary = {
-        language or "all": sum(not line.startswith(b"madeupword") for line in path.read_bytes().splitlines())
-        for language, path in sorted(dictionaries.items())
+        language or "all": sum(
+            not line.startswith(b"madeupword") for line in (out / dictionary_file(language)).read_bytes().splitlines()
+        )
+        for language in languages
     }
-    if card.source_lang and card.target_lang:
-        card.length_ratio = length_ratio(out, (card.source_lang, card.target_lang))
+    if card.source_lang and card.target_lang:  # γ of the training set: PosNet (Schmidt and Di Gangi, 2023) Eq. 10
+        stem = out / f"train.{card.source_lang}-{card.target_lang}"
+        source, target = (int(read_tokens(f"{stem}.{language}")[1].sum()) for language in pipeline.languages)
+        card.length_ratio = source / target
     card.restored = restoration(out, pipeline)
     card.stages = {
         stage.name: {

@@ -60,12 +60,13 @@ class Reader:
 
 def read_table(path: Path) -> Iterator[tuple[str, ...]]:
     """Yield the pairs of a file with two columns that a tab separates."""
+    more = "Cut the others off, for instance with cut -f1,2"
     for number, line in enumerate(iterate_lines(path), start=1):
         columns = tuple(column.removesuffix("\r") for column in line.split("\t"))
         if len(columns) != 2:
             raise UsageError(
                 f"{path}: line {number} has {len(columns)} columns with tabs between, two are expected: the sentence "
-                "and its translation. Cut the others off, for instance with cut -f1,2."
+                f"and its translation. {more if len(columns) > 2 else 'Put a tab between them'}."
             )
         yield columns
 

@@ -62,7 +62,8 @@ def _fetch_part(url: str, file: BinaryIO, start: int, end: int | None, bar: Bar)
                 raise ConnectionError("it sends nothing")
         except (TimeoutError, http.client.HTTPException, ConnectionError, urllib.error.URLError) as error:
             file.flush()
-            if isinstance(error, urllib.error.URLError) and file.tell() == first:
+            none = isinstance(error, urllib.error.URLError) and file.tell() == first
+            if none or isinstance(error, http.client.InvalidURL):
                 raise  # there is no network, or no such server; one that served bytes is waited for
             tries = tries + 1 if file.tell() == before else 0
             if tries == TRIES:
@@ -187,12 +188,13 @@ def decompress_lz4(path: Path, target: Path) -> Path:
         end = file.read()
     # apt does not notice that a frame is cut short: its end is four zeros, and a checksum if there is one.
     whole = (end[:4] if start[-1] & _CONTENT_CHECKSUM else end[4:]) == bytes(4)
+    if whole and not HELPER.exists():
+        raise UsageError(
+            f"{path} is compressed by lz4, and this machine has no apt to read it. Decompress it with lz4 -d."
+        )
     with open(target, "wb") as output:
-        if whole and HELPER.exists():
-            whole = subprocess.run([HELPER, "cat-file", path], stdout=output, stderr=subprocess.PIPE).returncode == 0
-    if not whole or not HELPER.exists():
-        reason = "this machine has no apt to read it. Decompress it with lz4 -d" if whole else "damaged. Copy it again"
-        raise UsageError(f"{path} is compressed by lz4, and {reason}.")
+        if not whole or subprocess.run([HELPER, "cat-file", path], stdout=output, stderr=subprocess.PIPE).returncode:
+            raise UsageError(f"{path} is compressed by lz4, and damaged. Copy it again.")
     return target
 
 

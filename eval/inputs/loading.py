@@ -1,5 +1,6 @@
 """Loading of a plan's texts: plain text, logs of fairseq, test sets of sacreBLEU, all of them checked at once."""
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ class _Loader:
         outputs, missing = {}, {}
         for system in self._plan.systems:
             runs = test_set.outputs.get(system, ())
-            absent = [visible(shown(run)) for run in runs if isinstance(run, Path) and not run.exists()]
+            absent = [visible(shown(run)) for run in runs if isinstance(run, Path) and not os.path.exists(run)]
             if runs and not absent:
                 outputs[system] = tuple(self._output(system, runs, number, references) for number in range(len(runs)))
                 continue

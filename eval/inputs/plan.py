@@ -11,7 +11,7 @@ from posnet_eval.metrics import METRICS, get_metric
 from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.progress import shown
-from posnet_fairseq.shared.schema import check_range
+from posnet_fairseq.shared.schema import check_choice, check_range
 
 RESAMPLES, TRIALS, SEED = 1000, 10_000, 12345  # sacreBLEU's
 FEWEST = 40  # resamples from which on there is a 95% interval
@@ -93,7 +93,8 @@ class Plan:
             raise UsageError(f"systems {', '.join(labels) or 'none'}: give one or more, each with a label of its own.")
         _check_choice("metrics", self.metrics, METRICS, 1, len(METRICS))
         _check_choice("baselines", self.baselines, self.systems, 0, len(SYMBOLS))
-        _check_choice("test", () if self.test is None else (self.test,), TESTS, 0, 1)
+        if self.test is not None:
+            check_choice("test", self.test, TESTS)
         check_range("resamples", self.resamples, FEWEST, MOST, whole=True)
         check_range("trials", self.trials, 1, MOST, whole=True)
         check_range("seed", self.seed, 0, 10**30, whole=True)

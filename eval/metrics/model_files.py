@@ -11,6 +11,7 @@ from typing import Any
 
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.failures import DISK_FULL
+from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.shared.records import digest
 
 TOKENIZER = (
@@ -65,7 +66,7 @@ def local_folder(given: str) -> Path:
 def find(given: str, kind: ModelKind, download: bool = True) -> tuple[str, dict[str, Path]]:
     """Return the short name and the files {name: path} of a model, a local folder or a name on the hub."""
     folder = local_folder(given)
-    short = folder.resolve().name if folder.is_dir() else given.rpartition("/")[2]
+    short = shown(folder.resolve().name if folder.is_dir() else given.rpartition("/")[2])
     problem = ""
     if folder.exists():
         missing = kind.missing_file(folder)

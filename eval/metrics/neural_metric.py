@@ -23,6 +23,7 @@ from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.files import check_file, utf8_name
 from posnet_fairseq.shared.processes import submitted
+from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.shared.records import installed_versions
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class NeuralMetric(MeanMetric):
         """Name or absolute folder of the model, and of its encoder if one was named."""
         given = (getattr(self.options, f"{self.name}_{part}", None) for part in ("model", "encoder"))
         named = [(name, model_files.local_folder(name)) for name in given if name]
-        return " with encoder ".join(str(path.resolve()) if path.is_dir() else name for name, path in named)
+        return shown(" with encoder ".join(str(path.resolve()) if path.is_dir() else name for name, path in named))
 
     @abstractmethod
     def find(self, download: bool = True) -> tuple[str, dict[str, Path]]:

@@ -87,7 +87,7 @@ class Difference:
 class Bucket:
     """Scores of segments whose length is in a range."""
 
-    label: str  # the range, as "1-9"
+    label: str  # the range, as "0-9"
     size: int  # number of segments in it
     scores: Mapping[str, Mapping[str, float]]  # {system: {metric name: score of these segments, over all runs}}
 

@@ -191,6 +191,10 @@ def run(experiment: Experiment, report: ProgressReporter) -> Result:
         "test": [hashlib.sha256("\n".join(lines).encode()).hexdigest() for lines in (source, reference)],
         "search": {name: getattr(translation.settings, name) for name in RECORDED},
         "positions": list(translation.longest),
+        "vocabulary": [
+            hashlib.sha256("\n".join(dictionary.symbols).encode()).hexdigest()
+            for dictionary in translation.vocabulary.dictionaries
+        ],
         "weights on crossbars": placed,
     }
     experiment.out.mkdir(parents=True, exist_ok=True)
@@ -235,6 +239,7 @@ def _refuse_other(folder: Path, record: Mapping[str, Any]) -> None:
         if any(folder.iterdir()):
             raise UsageError(f"--out {folder} has other files. Give another folder, or an empty one.")
         return
+    there.setdefault("vocabulary", record["vocabulary"])  # of a folder that an earlier version filled
     different = changed(there, json.loads(json.dumps(record)))
     if different:
         raise UsageError(

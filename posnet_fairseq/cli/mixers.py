@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import itertools
 import math
 
 from posnet_fairseq.analog.hardware import TILE_SIZES
@@ -67,7 +68,7 @@ def main(options: argparse.Namespace) -> None:
     for name, owner in owners.items():
         if getattr(options, name) is not None and not getattr(options, owner[2:]):
             raise UsageError(f"{flag(name)} is an option of {owner}. Give both, or neither.")
-    for two in (("crossbars", "memory"), ("grid", "memory"), ("crossbars", "grid"), ("options", "grid")):
+    for two in itertools.combinations(("options", "crossbars", "grid", "memory"), 2):
         if all(getattr(options, name) for name in two):
             raise UsageError(f"{' '.join(map(flag, two))}: give one of the two.")
     if options.extra_tokens and not options.grid:

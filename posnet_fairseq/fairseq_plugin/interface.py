@@ -9,13 +9,14 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import BaseFairseqModel, FairseqEncoder, FairseqIncrementalDecoder
+from fairseq.models.transformer import TransformerModelBase
 from fairseq.modules import LayerDropModuleList
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
 from posnet_fairseq.inference.weights import MIXERS, check_weights, describe_mixers, other_weights
 from posnet_fairseq.mixers.bases.decoding_state import order_of_sentences
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.transformer.causal import CausalDecoder, DecoderState
 from posnet_fairseq.transformer.decoder import Decoder
 from posnet_fairseq.transformer.encoder import Encoder, EncoderOutput
@@ -24,6 +25,20 @@ from posnet_fairseq.transformer.layers import Stack
 
 # The key of a decoder's state in fairseq's incremental state, and of the encoder's output in fairseq's dict.
 KEY = "posnet"
+
+
+def word_embedding(cfg: Any, dictionary: Dictionary, side: str) -> nn.Embedding:
+    """Return the word embedding of a side, "encoder" or "decoder", begun from ``--*-embed-path`` if there is one."""
+    width, path = getattr(cfg, f"{side}_embed_dim"), getattr(cfg, f"{side}_embed_path")
+    try:
+        return TransformerModelBase.build_embedding(cfg, dictionary, width, path)
+    except (RuntimeError, ValueError, StopIteration) as error:
+        if not path:
+            raise
+        raise UsageError(
+            f"{flag(f'{side}_embed_path')} {path}: give a text with a line of any content, then in each line a word "
+            f"and {width} numbers."
+        ) from error
 
 
 class _WithoutDictionary(nn.Module):
@@ -56,11 +71,12 @@ class MixerEncoder(_OfFairseq, Encoder, _WithoutDictionary, FairseqEncoder):
     """The encoder as one of fairseq's."""
 
     def forward(  # type: ignore[override]  # fairseq's arguments
-        self, src_tokens: Tensor, src_lengths: Tensor | None = None, return_all_hiddens: bool = False
+        self, src_tokens: Tensor, src_lengths: Tensor | None = None, return_all_hiddens: bool = False, **_: object
     ) -> dict[str, list[Any]]:
         """Encode a batch of (B, M) token ids, padded on either side, to a dict of lists as fairseq's encoders do.
 
         The tokens of each sentence stand before its padding. One more entry holds the :class:`EncoderOutput`.
+        fairseq gives the lengths, which are not needed, and the decoder's arguments, such as `features_only`.
         """
         return _as_dict(self.encode(src_tokens, return_layers=return_all_hiddens))
 
@@ -77,7 +93,7 @@ def _as_dict(encoded: EncoderOutput) -> dict[str, list[Any]]:
     return {
         "encoder_out": [encoded.states.transpose(0, 1)],  # M x B x D
         "encoder_padding_mask": [encoded.padding_mask],  # B x M
-        "encoder_embedding": [encoded.embedding],  # B x M x D
+        "encoder_embedding": [],
         "encoder_states": [layer.transpose(0, 1) for layer in encoded.layers],
         "src_tokens": [],
         "src_lengths": [(~encoded.padding_mask).sum(dim=1, keepdim=True)],  # B x 1

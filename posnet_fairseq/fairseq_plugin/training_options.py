@@ -17,7 +17,8 @@ from posnet_fairseq.transformer.compiling import check_compiler
 # The least sensible values of options that fairseq does not check; of each value in lists such as --lr 0.1,0.01.
 _LEAST: dict[str, dict[str, int]] = {
     "common": {"log_interval": 1},
-    "dataset": {"num_workers": 0, "required_batch_size_multiple": 1, "validate_interval": 1},
+    "dataset": {"num_workers": 0, "required_batch_size_multiple": 1, "validate_interval": 1}
+    | dict.fromkeys(("max_tokens", "max_tokens_valid", "batch_size", "batch_size_valid"), 1),  # 0: without a limit
     "optimization": {"lr": 0, "max_epoch": 0, "max_update": 0, "update_freq": 1},
     "checkpoint": {"save_interval": 1},
     "lr_scheduler": {"warmup_updates": 0},
@@ -46,9 +47,11 @@ def _problems(cfg: Any) -> Iterator[str]:
                 if isinstance(each, Real) and not float(each) >= least:
                     yield f"{flag(name)} {each}: give {least} or more"
     yield from _problems_of_precision(cfg.common)
-    path = cfg.checkpoint.restore_file
-    if path != "checkpoint_last.pt" and not cfg.checkpoint.checkpoint_suffix and not PathManager.exists(path):
+    path, other = cfg.checkpoint.restore_file, cfg.checkpoint.finetune_from_model
+    if path != "checkpoint_last.pt" and not cfg.checkpoint.checkpoint_suffix and not PathManager.isfile(path):
         yield f"--restore-file {path}: there is no such checkpoint. Check the path"
+    if other and PathManager.exists(other) and not PathManager.isfile(other):  # fairseq would begin without weights
+        yield f"--finetune-from-model {other} is a directory. Give a checkpoint in it"
     betas = getattr(cfg.optimizer, "adam_betas", None)
     if optimizer in ("adam", "fused_adam") and not _are_betas(betas):
         yield f"--adam-betas {betas}: give two numbers of 0 or more and less than 1, such as '(0.9,0.98)'"

@@ -127,9 +127,11 @@ def lost_best(run: Sequence[SavedCheckpoint], best: SavedCheckpoint | None) -> s
 
 def choose(run: Sequence[SavedCheckpoint], number: int) -> list[SavedCheckpoint]:
     """Return the checkpoints of a run, in the order of training, to average, see :func:`best_and_following`."""
-    if not 1 <= number <= len(run):
+    if number < 1:
+        raise UsageError(f"--num {number}: give 1 or more, {len(run)} at most: there are that many checkpoints.")
+    if number > len(run):
         raise UsageError(
-            f"--num {number}: give 1 or more; there are only {len(run)} checkpoints. Train with a smaller "
+            f"--num {number}: there are only {len(run)} checkpoints. Give {len(run)} or less, or train with a smaller "
             "--save-interval-updates and a larger --keep-interval-updates to keep more."
         )
     valid = [checkpoint.valid for checkpoint in run]

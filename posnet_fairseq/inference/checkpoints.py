@@ -36,10 +36,7 @@ Weights = dict[str, torch.Tensor]
 MADE = ("averaged", "precomputed", "copied")
 POSITION_LIMITS = ("max_source_positions", "max_target_positions")
 # Options that may be None in a trained model, besides those of mixers that it does not have.
-_OPEN = (
-    *("gate", "cross_gate", "position_embedding", "length_ratio", "encoder_embed_path", "decoder_embed_path"),
-    "weight_noise_on",
-)
+_OPEN = "gate cross_gate position_embedding length_ratio encoder_embed_path decoder_embed_path weight_noise_on".split()
 _EMBEDDINGS = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
 _LARGEST, _LONGEST = 10**9, 4096  # numbers, and texts (such as paths), among options
 
@@ -124,8 +121,9 @@ def load_content(path: str | Path) -> object:
             with path.open("rb") as file:
                 head = file.read(1000)
             if head and not re.search(rb"[\x00-\x08\x0e-\x1f]", head):  # no control characters
-                way = errors.option("input")
-                sentence = f"{path} is a text, not a checkpoint. Text to translate is given by {way}."
+                way = errors.option("input")  # "--input" in messages of commands, most of which do not have it
+                advice = "Give a checkpoint" if way == "--input" else f"Text to translate is given by {way}"
+                sentence = f"{path} is a text, not a checkpoint. {advice}."
             raise DamagedError(sentence) from error
         if isinstance(error, OSError):
             raise unreadable(path, error) from error

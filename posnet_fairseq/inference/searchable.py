@@ -104,7 +104,7 @@ class SearchableModel:
         if attention and self.options.onnx:
             raise UsageError(f"{option('attention')}: the graphs of onnx give no weights. Load the model without them.")
         dictionary = self.vocabulary.target_dictionary
-        settings.check(len(dictionary))
+        settings.check(None if scores else len(dictionary))  # nothing is searched for scores
         check_range(option("nbest"), nbest, 1, settings.beam, whole=True)
         longest = min(getattr(model, "encoder", model).max_positions() for model in self._models)
         if scores:

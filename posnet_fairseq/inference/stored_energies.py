@@ -9,6 +9,7 @@ from torch import nn
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.energies import StoredEnergy
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.offsets import positions_read
 
 
@@ -37,10 +38,14 @@ def precompute(model: Any) -> None:
     """Replace every energy of a model in evaluation mode by a :class:`StoredEnergy`, and drop what computed it.
 
     The tables serve sentences up to the model's longest positions. Word embeddings and positions that are added to them
-    stay; position vectors are no longer computed for mixers.
+    stay; position vectors are no longer computed for mixers, unless one without energies reads them.
     """
-    for mixer in mixers_with_energies(model):
+    stored = list(mixers_with_energies(model))
+    for mixer in stored:
         store(mixer, *_where(model, mixer.place))
+    others = [each for each in model.modules() if isinstance(each, TokenMixer) and each not in stored]
+    if any(each.reads_positions or each.reads_memory_positions for each in others):
+        return
     for side in (getattr(model, "encoder", None), getattr(model, "decoder", model)):
         if side is not None:
             side.positions.serve_words_only()

@@ -24,9 +24,9 @@ class Translation:
         text: plain text.
         score: log probability over length to the power of the length penalty.
         tokens: N tokens of the target, the end symbol ``</s>`` included.
-        source_tokens: M tokens of the source, the end symbol included.
+        source_tokens: M tokens of the source, the end symbol included; of a language model's beginning, without.
         attention: (N, M) cross-attention weights of the last layer, the mean of its heads; each row sums to 1. None
-            if they were not asked for.
+            if they were not asked for, and of lines that are blank or skipped.
         alignment: (source, target) for each target token but the end symbol: the number of the source token, from 0 and
             other than the end symbol, that it gives the largest weight. None without weights.
         token_scores: N log probabilities of the tokens, as the search counts them: after temperature and penalties.
@@ -53,7 +53,8 @@ class Translation:
     @property
     def source_words(self) -> tuple[str, ...]:
         """Words of the source, without the end symbol."""
-        return tuple(words_of_pieces(self.source_tokens[:-1])[0])
+        tokens = self.source_tokens
+        return tuple(words_of_pieces(tokens[:-1] if tokens[-1:] == ("</s>",) else tokens)[0])
 
     @property
     def word_scores(self) -> tuple[float, ...]:
@@ -95,8 +96,9 @@ class Translation:
         return tuple((found.most_common(1)[0][0], word) for word, found in links.items())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the attributes that are not None as plain values, which JSON can have."""
+        """Return the attributes that are not None as plain values, which JSON can have: no score is None, not NaN."""
         values = {name: value for name, value in vars(self).items() if value is not None}
+        values["score"] = None if math.isnan(self.score) else self.score
         return values if self.attention is None else values | {"attention": self.attention.tolist()}
 
 

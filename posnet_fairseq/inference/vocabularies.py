@@ -15,7 +15,10 @@ def read_vocabulary(state: State, data: str | Path | None = None) -> tuple[Vocab
     This is `data`, else the model's folder, or the directory that it was trained on.
     """
     folder = Path(data) if data else data_folder(state)
-    given = option("data") if data else "the model's folder" if is_folder(state) else "the directory of its training"
+    own = (
+        "the model's folder" if isinstance(state["cfg"]["task"].get("data"), Path) else "the directory of its training"
+    )
+    given = option("data") if data else own
     languages = languages_of(state, folder)
     names = [*map(dictionary_file, languages or ())]
     problem = ""
@@ -35,12 +38,7 @@ def read_vocabulary(state: State, data: str | Path | None = None) -> tuple[Vocab
 def data_folder(state: State) -> Path:
     """Return the directory of data that a model was trained on, of several the first; or its model folder."""
     data = state["cfg"]["task"].get("data")
-    return data if is_folder(state) else Path(str(data).split(":")[0])
-
-
-def is_folder(state: State) -> bool:
-    """Return whether this is the content of a model folder, which has its own dictionaries."""
-    return isinstance(state["cfg"]["task"].get("data"), Path)
+    return data if isinstance(data, Path) else Path(str(data).split(":")[0])
 
 
 def languages_of(state: State, folder: Path | None = None) -> tuple[str, str] | None:

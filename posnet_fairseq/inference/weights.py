@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
@@ -85,15 +84,11 @@ def describe_mixers(model: nn.Module) -> dict[str, str]:
 
 
 def _stored_mixers(weights: Mapping[str, Any]) -> dict[str, str]:
-    """Return names and options of the mixers that weights are of, by module; older ones have one for each."""
-
-    def text(codes: torch.Tensor) -> str:
-        return bytes(codes.tolist()).decode(errors="replace")
-
-    end = ".mixer_version"
-    older = {name.removesuffix(end): text(codes) for name, codes in weights.items() if name.endswith(end)}
+    """Return names and options of the mixers that weights are of, by module; none where they do not tell."""
+    if MIXERS not in weights:
+        return {}
     try:
-        return dict(json.loads(text(weights[MIXERS]))) if MIXERS in weights else older
+        return dict(json.loads(bytes(weights[MIXERS].tolist()).decode(errors="replace")))
     except (ValueError, TypeError, RecursionError) as error:
         raise UsageError("the checkpoint's list of mixers is damaged. Take another checkpoint.") from error
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from posnet_fairseq.mixers.bases import PLACES, ContentBasedMixer, MixerSettings, Options, option
+from posnet_fairseq.mixers.bases import ContentBasedMixer, MixerSettings, Options, option
 from posnet_fairseq.ops.buckets import Buckets
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialization import zeros_without_decay
@@ -81,7 +81,6 @@ class IRPE(ContentBasedMixer):
             "β: the greatest index is its whole part (iRPE Eq. 18; default: as published for images)", default=3.8
         )
 
-    places = PLACES
     reads_length_ratio = True
     buckets: Buckets
 

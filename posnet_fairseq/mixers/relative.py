@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from posnet_fairseq.mixers.bases import PLACES, ClipDistance, ContentBasedMixer, MixerSettings
+from posnet_fairseq.mixers.bases import ClipDistance, ContentBasedMixer, MixerSettings
 from posnet_fairseq.ops.buckets import Buckets
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialization import table
@@ -23,7 +23,6 @@ class Relative(ContentBasedMixer):
     operations_formula = "K̂ND + N²D + 3ND²"
     Config = ClipDistance
     GridConfig = ClipDistance
-    places = PLACES
     reads_length_ratio = True
     has_keys = False
 

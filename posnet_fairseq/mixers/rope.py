@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from posnet_fairseq.mixers.attention import Attention
-from posnet_fairseq.mixers.bases import MixerSettings, MixingContext, Options
+from posnet_fairseq.mixers.bases import MixerSettings, MixingContext
 from posnet_fairseq.ops.sinusoids import rotate
 from posnet_fairseq.registry import register_mixer
 from posnet_fairseq.shared.errors import UsageError, option
@@ -19,8 +19,6 @@ class RoPE(Attention):
     column, and extra tokens are not turned.
     """
 
-    operations_formula = "2N²D + 4ND²"
-    GridConfig = Options
     places = ("encoder", "decoder")
 
     @classmethod

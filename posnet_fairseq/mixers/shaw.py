@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from posnet_fairseq.mixers.bases import PLACES, ClipDistance, ContentBasedMixer, MixerSettings, option
+from posnet_fairseq.mixers.bases import ClipDistance, ContentBasedMixer, MixerSettings, option
 from posnet_fairseq.ops.buckets import Buckets
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialization import table
@@ -32,7 +32,6 @@ class Shaw(ContentBasedMixer):
         )
 
     GridConfig = Config
-    places = PLACES
     reads_length_ratio = True
 
     def __init__(self, settings: MixerSettings) -> None:

@@ -4,10 +4,9 @@ import functools
 from typing import Any
 
 from fairseq.models import FairseqLanguageModel, register_model, register_model_architecture
-from fairseq.models.transformer import TransformerModelBase
 
 from posnet_fairseq.fairseq_plugin.flags import MixerLanguageModelConfig
-from posnet_fairseq.fairseq_plugin.interface import ExplainedLoading, MixerLanguageModelDecoder
+from posnet_fairseq.fairseq_plugin.interface import ExplainedLoading, MixerLanguageModelDecoder, word_embedding
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.architectures import apply_gpt_arch, gpt_archs
 from posnet_fairseq.transformer.option_checks import check
@@ -36,9 +35,7 @@ class MixerLanguageModel(ExplainedLoading, FairseqLanguageModel):
             )
         for target in {"self", "past"}.intersection(getattr(task, "targets", ())):
             raise UsageError(f"--{target}-target: these models predict the next token, and no other. Leave it out.")
-        embedding = TransformerModelBase.build_embedding(
-            cfg, task.source_dictionary, cfg.decoder_embed_dim, cfg.decoder_embed_path
-        )
+        embedding = word_embedding(cfg, task.source_dictionary, "decoder")
         model = cls(MixerLanguageModelDecoder(cfg, dictionary, embedding, mixers["decoder"]))
         model.store_mixers()
         return model

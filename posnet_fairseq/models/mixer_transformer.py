@@ -6,12 +6,10 @@ from typing import Any
 
 from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel, register_model, register_model_architecture
-from fairseq.models.transformer import TransformerModelBase
-from torch import Tensor
 
 from posnet_fairseq.analog.weight_noise import add_weight_noise, check_weight_noise
 from posnet_fairseq.fairseq_plugin.flags import MixerTransformerConfig
-from posnet_fairseq.fairseq_plugin.interface import ExplainedLoading, MixerDecoder, MixerEncoder
+from posnet_fairseq.fairseq_plugin.interface import ExplainedLoading, MixerDecoder, MixerEncoder, word_embedding
 from posnet_fairseq.inference import measured_length_ratio
 from posnet_fairseq.inference.stored_energies import is_precomputed
 from posnet_fairseq.inference.weights import refuse_other_length_ratio
@@ -45,10 +43,9 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
         source, target = task.source_dictionary, task.target_dictionary
         if cfg.share_all_embeddings:
             _check_shared(cfg, source, target)
-        build = TransformerModelBase.build_embedding
-        encoder_embedding = decoder_embedding = build(cfg, source, cfg.encoder_embed_dim, cfg.encoder_embed_path)
+        encoder_embedding = decoder_embedding = word_embedding(cfg, source, "encoder")
         if not cfg.share_all_embeddings:
-            decoder_embedding = build(cfg, target, cfg.decoder_embed_dim, cfg.decoder_embed_path)
+            decoder_embedding = word_embedding(cfg, target, "decoder")
         reads_length_ratio = mixer_at(cfg, "cross").reads_length_ratio
         ratio = measured_length_ratio.of_model(cfg, task) if reads_length_ratio else None
         decoder = MixerDecoder(cfg, target, decoder_embedding, ratio, mixers)
@@ -57,21 +54,6 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
         add_weight_noise(model, cfg)
         model.given_length_ratio = parse(cfg.length_ratio)
         return model
-
-    def forward(
-        self,
-        src_tokens: Tensor,
-        src_lengths: Tensor | None,
-        prev_output_tokens: Tensor,
-        features_only: bool = False,
-        **kwargs: bool,
-    ) -> tuple[Tensor, dict[str, list[Any]]]:
-        """Predict the next token after every prefix of the targets, (B, N), as the decoder returns it.
-
-        Source tokens, (B, M), are padded on either side; fairseq gives their lengths, which are not needed.
-        """
-        encoder_out = self.encoder(src_tokens, src_lengths=src_lengths, **kwargs)
-        return self.decoder(prev_output_tokens, encoder_out=encoder_out, features_only=features_only, **kwargs)
 
     def train(self, mode: bool = True) -> "MixerTransformer":
         """Switch between training and evaluation; a precomputed model cannot be trained."""

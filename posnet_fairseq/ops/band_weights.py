@@ -27,22 +27,18 @@ class BandWeights:
     weights: Tensor
 
     @classmethod
-    def softmax(cls, band: Band, length_ratio: tuple[int, int], energy: Tensor, keys: int) -> "BandWeights":
-        """Return the softmax of energies, (H, N, 2R + 1), over the M tokens of a sentence, in float32 or wider."""
+    def softmax(cls, band: Band, length_ratio: tuple[int, int], energy: Tensor, keys: int | Tensor) -> "BandWeights":
+        """Return the softmax of energies, (H, N, 2R + 1), over the M tokens of a sentence, in float32 or wider.
+
+        `keys` is M, or (B, 1, 1) that of each sentence.
+        """
         energy = energy.to(torch.promote_types(energy.dtype, torch.float32))
         number = band.counts(energy.size(1), keys, length_ratio, energy.device).to(energy.dtype)
-        return cls(band, length_ratio, softmax(energy + number.log()) / number.clamp(min=1))
-
-    @classmethod
-    def softmax_of_each(
-        cls, band: Band, length_ratio: tuple[int, int], energy: Tensor, padding_mask: Tensor
-    ) -> "BandWeights":
-        """Return the softmax over the real tokens of each sentence; `padding_mask`: (B, M), True at padding."""
-        energy = energy.to(torch.promote_types(energy.dtype, torch.float32))
-        lengths = (~padding_mask).sum(dim=1)[:, None, None]
-        number = band.counts(energy.size(1), lengths, length_ratio, energy.device)[:, None].to(energy.dtype)
-        # Finite: where a query meets padding only, there is no number at all.
-        energy = (energy + number.clamp(min=1).log()).masked_fill(number == 0, masked_energy(energy.dtype))
+        if isinstance(keys, Tensor):  # finite: where a query meets padding only, there is no number at all
+            number = number[:, None]
+            energy = (energy + number.clamp(min=1).log()).masked_fill(number == 0, masked_energy(energy.dtype))
+        else:
+            energy = energy + number.log()
         return cls(band, length_ratio, softmax(energy) / number.clamp(min=1))
 
     @classmethod

@@ -55,7 +55,7 @@ class Dropout(nn.Module):
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
         """Return `residual` plus :meth:`forward` of `x`, both of any shape, in one pass over them."""
         p = self.probability
-        if p and is_by_16_bits(x, p) and residual.dtype == x.dtype:
+        if is_by_16_bits(x, p) and residual.dtype == x.dtype:
             return torch.addcmul(residual, x, _factors(x, p))
         return residual + dropout(x, p)
 

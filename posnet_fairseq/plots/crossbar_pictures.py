@@ -1,7 +1,8 @@
 """Pictures of posnet-analog: scores against the time since programming and against bits of converters."""
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from msgspec import Struct
 
 from posnet_fairseq.plots import style
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.shared.schema import read_json
 
 METRIC = "BLEU"
@@ -45,6 +47,11 @@ class _Experiment:
 def draw(folders: Sequence[str], place: Path) -> list[Path]:
     """Draw folders of posnet-analog, and return the paths; the place of the picture is without the suffix."""
     experiments = [_read(Path(folder)) for folder in folders]
+    taken = Counter(one.name for one in experiments)
+    experiments = [
+        replace(one, name=shown(folder)) if taken[one.name] > 1 else one
+        for one, folder in zip(experiments, folders, strict=True)
+    ]
     labels = ("time since programming", "bits of the converters of outputs")
     panels = [along for along in range(len(labels)) if any(len(one.course(along)) > 1 for one in experiments)]
     if not panels:

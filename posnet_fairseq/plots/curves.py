@@ -47,7 +47,8 @@ def logs_of(runs: Iterable[str | Path]) -> dict[str, list[Path]]:
             raise UsageError(f"{log}: there is no such log. Give folders of runs, or logs of fairseq-train.")
         if next(records(log), None) is None:
             raise UsageError(f"{log} has no records of fairseq-train. They are there with --log-format json.")
-        name = run.name if run.is_dir() else run.absolute().parent.name if run.name == "train.log" else run.stem
+        whole = run.absolute()
+        name = whole.name if run.is_dir() else whole.parent.name if whole.name == "train.log" else whole.stem
         logs[shown(name if shown(name) not in logs else run)] = [log]
     return logs
 

@@ -102,8 +102,7 @@ def _name_tokens(axis: Axis, names: Sequence[str], named: bool, rotation: float 
         axis.set_major_locator(MaxNLocator(10, integer=True))
         axis.set_tick_params(labelsize=7)
     else:
-        texts = [name.replace("$", r"\$") for name in names]  # no mathematics
-        texts = [text if len(text) <= 12 else f"{text[:11]}…" for text in texts]
+        texts = [name if len(name) <= 12 else f"{name[:11]}…" for name in names]
         axis.set_ticks(range(len(texts)), texts, fontsize=7, rotation=rotation)
     if not named:
         axis.set_tick_params(labelleft=False, labelbottom=False)

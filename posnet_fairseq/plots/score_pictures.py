@@ -94,11 +94,8 @@ def _column(content: _Report, key: str) -> tuple[str, dict[str, float]] | None:
 
 def _number(fact: object) -> float | None:
     """Return a cell as a number: 3100000 for 3.10M, "3,100,000" and 3100000; None if it is none."""
-    match = re.fullmatch(r"([\d.]+) ?([KMB]?)", str(fact).replace(",", ""))
-    try:
-        return float(match.group(1)) * _MULTIPLES[match.group(2)] if match else None
-    except ValueError:
-        return None
+    match = re.fullmatch(r"(\d+\.?\d*|\.\d+) ?([KMB]?)", str(fact).replace(",", ""))
+    return float(match[1]) * _MULTIPLES[match[2]] if match else None
 
 
 def _panels(content: _Report, width: float) -> tuple[Figure, list[tuple[Axes, _TestSet, _Metric]]]:

@@ -61,6 +61,7 @@ def figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tupl
     """Return a matplotlib figure of a size in inches on white and its axes, (rows, columns)."""
     pyplot.rcParams["font.family"] = _families()
     pyplot.rcParams["svg.fonttype"] = "none"  # text stays text: small, searchable, in the reader's fonts
+    pyplot.rcParams["text.parse_math"] = False  # a dollar sign in a label is one
     pyplot.rcParams["svg.hashsalt"] = "posnet"  # equal pictures are equal files
     return pyplot.subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained")
 

@@ -74,7 +74,8 @@ def settings_of(
         else:
             settings[f"argument {len(settings) + 1}"] = argument
     settings |= more or {}
-    return {name: SAME.get((name, value), value) for name, value in settings.items() if name not in FREE}
+    depends = {name: value for name, value in settings.items() if name.partition("=")[0] not in FREE}
+    return {name: SAME.get((name, value), value) for name, value in depends.items()}
 
 
 def surroundings(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -82,7 +83,7 @@ def surroundings(environment: Mapping[str, str]) -> dict[str, Any]:
     commit, processor = "", platform.machine()
     if _output("git", "rev-parse", "--show-toplevel") == str(Path(__file__).resolve().parents[2]):
         commit = _output("git", "rev-parse", "HEAD")  # of posnet, which may be installed in another repository's folder
-    if commit and _output("git", "status", "--porcelain", "-uno"):
+    if commit and _output("git", "--no-optional-locks", "status", "--porcelain", "-uno"):
         commit += " with changes"
     with contextlib.suppress(OSError):
         if match := re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text()):

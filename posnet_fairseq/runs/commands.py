@@ -28,9 +28,9 @@ def training(settings: RunSettings, data: TranslationData, device: Device, repor
         refuse(
             "tokens",
             settings.tokens,
-            f"with {given('max_tokens', most)} an update of {world} processes has batches of {tokens} tokens, and a "
-            f"sentence may have {given('max_positions', settings.max_positions)}. Take fewer processes (--gpus, "
-            "--cpus, --nodes), or larger batches.",
+            f"with {given('max_tokens', most)} an update of {world} {'process' if world == 1 else 'processes'} has "
+            f"batches of {tokens} tokens, and a sentence may have {given('max_positions', settings.max_positions)}. "
+            "Give more tokens, or take fewer processes (--gpus, --cpus, --nodes).",
         )
     report.say(
         f"{tokens * batches * world} tokens per update: {world} {'process' if world == 1 else 'processes'} × "

@@ -57,7 +57,7 @@ def check(systems: Sequence[System], where: str) -> Sequence[System]:
 def find_list(text: str) -> Path:
     """Return the file of a list of systems: a path, or the name of a list that comes with posnet."""
     lists = {path.stem: path for path in sorted(LISTS.glob("*.txt"))}
-    if Path(text).exists() or "/" in text:
+    if Path(text).is_file() or "/" in text:
         return Path(text).absolute()
     if text.removesuffix(".txt") not in lists:
         raise ValueError(f"there is no such file or list of systems. Lists: {', '.join(lists)}.{nearest(text, lists)}")

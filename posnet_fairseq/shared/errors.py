@@ -104,7 +104,7 @@ class DamagedError(UsageError):
 def unreadable(path: object, error: OSError) -> UsageError:
     """Return the error of a file that the system does not let a program read, with the true cause."""
     if isinstance(error, PermissionError):
-        advice = "Ask its owner to let you read it (chmod)"
+        advice = "Ask its owner for access (chmod)"
     elif error.errno in (errno.EIO, errno.ESTALE):
         advice = "Check the disk, or copy the file again"
     else:

@@ -120,6 +120,8 @@ def explain(error: BaseException) -> str | None:
             return sentence.format(**match.groupdict())
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         return f"the disk is full{f' ({error.filename})' if error.filename else ''}. Make room, and run it again."
+    if isinstance(error, FileNotFoundError) and error.strerror and error.filename is None:
+        return "the working directory is not there any more. Change to another one."
     if isinstance(error, OSError) and error.strerror and (name := error.filename or _open_file(error)):
         return str(unreadable(name, error))
     frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]

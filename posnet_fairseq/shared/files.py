@@ -272,7 +272,9 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 def _umask() -> int:
     """Return the permissions that new files do not get."""
-    mask = os.umask(0)
+    with contextlib.suppress(OSError), open("/proc/self/status", encoding="utf-8", errors="replace") as status:
+        return next(int(line.split()[1], 8) for line in status if line.startswith("Umask:"))
+    mask = os.umask(0)  # meanwhile other threads have it, too
     os.umask(mask)
     return mask
 

@@ -81,7 +81,9 @@ def _followed(path: Path) -> Path:
 
 def descriptor(path: Path) -> int | None:
     """Return the number of the open file that a path such as /dev/fd/3 names, or None."""
-    is_one = path.name.isdecimal() and os.path.realpath(path.parent) == f"/proc/{os.getpid()}/fd"
+    is_one = (
+        path.name.isdecimal() and len(path.name) < 10 and os.path.realpath(path.parent) == f"/proc/{os.getpid()}/fd"
+    )
     return int(path.name) if is_one else None
 
 

@@ -64,15 +64,28 @@ def in_order(
 def elsewhere(function: Callable[[Item], Result], item: Item) -> Result:
     """Return function(item), computed by a new process: what it imports takes no memory of this one."""
     with _pool(function, 1, "spawn", "Close other programs and run again.") as pool:
-        # Ctrl-C is for the parent, also in the seconds that a new process takes to begin; it inherits what is blocked.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-        try:
-            future = pool.submit(_work, item)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        future = pool.submit(_work, item)
         if isinstance(future.exception(), BrokenProcessPool):
             future.result()
     return future.result()  # raises here: a process that is killed leaves the locks of fairseq's modules
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Let Ctrl-C wait. Processes that are started meanwhile never get it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Pool(ProcessPoolExecutor):
+    """Starts processes that leave Ctrl-C to this one, also in the seconds that they take to begin."""
+
+    def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
+        with _without_interrupts():
+            return super().submit(*args, **kwargs)
 
 
 @contextlib.contextmanager
@@ -83,15 +96,16 @@ def _pool(function: Callable[[Any], Any], processes: int, start: str, advice: st
     for number in range(processes):
         numbers.put(number)
     initargs = UserDirs(), function, numbers, os.getpid()
-    with ProcessPoolExecutor(processes, context, initializer=_start, initargs=initargs) as pool:
+    with _Pool(processes, context, initializer=_start, initargs=initargs) as pool:
         try:
             yield pool
         except BrokenProcessPool as error:
             raise UsageError(f"a process was killed, perhaps because memory is short. {advice}") from error
         except BaseException:
             # An interrupted run ends at once instead of finishing the items in progress.
-            for worker in list(pool._processes.values()):
-                worker.kill()
+            with _without_interrupts():
+                for worker in list(pool._processes.values()):
+                    worker.kill()
             raise
 
 

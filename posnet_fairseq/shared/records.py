@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from posnet_fairseq.shared.files import read_small, replacing
+from posnet_fairseq.shared.files import read_small, write_lines
 from posnet_fairseq.shared.schema import convert, parse_json
 
 
@@ -84,8 +84,7 @@ class Record:
 
     def write(self) -> None:
         """Write the file, whole or not at all."""
-        with replacing(self.path) as temporary:
-            temporary.write_text(json.dumps(self.content, indent=1) + "\n", encoding="utf-8")
+        write_lines(self.path, [json.dumps(self.content, indent=1)])
 
     def _measure_killed(self) -> None:
         """Note how long the last attempt took if it was killed, with nothing measured: until it wrote its last line."""

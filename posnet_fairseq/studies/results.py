@@ -12,7 +12,7 @@ from msgspec import Meta, Struct, to_builtins
 
 from posnet_eval.metrics.base import FloatArray, Metric, Segment
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import replacing
+from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.schema import read_json
 from posnet_fairseq.studies.protocol import Study
 from posnet_fairseq.text.plain import read_parallel
@@ -168,8 +168,7 @@ def write(path: Path, result: Mapping[str, Any]) -> None:
     """Write a result, whole or not at all, a part on each line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     parts = (f'"{name}": {json.dumps(part, ensure_ascii=False)}' for name, part in to_builtins(result).items())
-    with replacing(path) as temporary:
-        temporary.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
+    write_lines(path, ["{", ",\n".join(parts), "}"])
 
 
 def read(path: Path, study: Study) -> Result:

@@ -44,7 +44,7 @@ class DatasetCard(msgspec.Struct, omit_defaults=True):
     # Of each set and language: lines that are not the same after encoding and decoding, and what they leave to BLEU.
     restored: dict[str, dict[str, Restored]] | None = None
     dropped: dict[str, int] | None = None  # training pairs that cleaning left out, by reason
-    vocabulary: dict[str, int] | None = None  # entries of each dictionary by language, of a joined one by "all"
+    vocabulary: dict[str, int] | None = None  # entries of each dictionary by language, of text of one language by "all"
     length_ratio: float | None = None  # γ, source tokens per target token
     notes: list[str] | None = None  # sentences about the data
     stages: dict[str, Any] | None = None  # counts, options, versions and seconds of each stage

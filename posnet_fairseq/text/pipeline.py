@@ -3,6 +3,7 @@
 import hashlib
 import shutil
 from pathlib import Path
+from typing import Any
 
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import read_small
@@ -73,10 +74,11 @@ def pipeline_of(folder: str | Path, languages: tuple[str, str]) -> Pipeline:
         else:  # text of one language
             tokenizers = [Tokenizer("", "none")] * 2
         names = [files if isinstance(files, str) else files[tokenizer.language] for tokenizer in tokenizers]
-        pieces: list[Subwords] = [kind(companion(path, name, card)) for name in names]
-        if not card.words and isinstance(pieces[0], SentencePieces):
-            tokenizers = [Tokenizer("", pieces[0].tokenizer)] * 2
-        return Pipeline(tokenizers[0], tokenizers[1], pieces[0], pieces[1])
+        pieces: dict[str, Subwords] = {name: kind(companion(path, name, card)) for name in dict.fromkeys(names)}
+        source, target = (pieces[name] for name in names)
+        if not card.words and isinstance(source, SentencePieces):
+            tokenizers = [Tokenizer("", source.tokenizer)] * 2
+        return Pipeline(tokenizers[0], tokenizers[1], source, target)
     except FileNotFoundError:
         raise UsageError(
             f"{folder} has no {CARD}, which says how its text was split into tokens. Give "
@@ -119,23 +121,16 @@ def companion(card_path: Path, name: str, card: DatasetCard) -> Path:
     return path
 
 
-def write_rules(
-    folder: Path,
-    data: Path,
-    languages: tuple[str, str],
-    pretokenized: bool = False,
-    bpe_codes: str | Path | None = None,
-    sentencepiece_model: str | Path | None = None,
-) -> None:
+def write_rules(folder: Path, data: Path, languages: tuple[str, str], **text: Any) -> None:
     """Write a card with what translation needs of it, and the files of subwords that it names.
 
     Nothing is written for text that is tokens already. Arguments are those of :func:`choose_pipeline`.
     """
-    chosen = choose_pipeline(data, languages, pretokenized, bpe_codes, sentencepiece_model)
+    chosen = choose_pipeline(data, languages, **text)
     if not isinstance(chosen, Pipeline):
         return
     rules, card = DatasetCard(source_lang=languages[0], target_lang=languages[1]), DatasetCard()
-    if given := bpe_codes or sentencepiece_model:
+    if given := text.get("bpe_codes") or text.get("sentencepiece_model"):
         rules.words = dict(zip(languages, (chosen.source, chosen.target), strict=True))
         files: FileNames = str(Path(given).absolute())
     else:
@@ -143,7 +138,7 @@ def write_rules(
         rules.dataset = card.dataset
         rules.words = {language: card.words[language] for language in languages if card.words}
         files = card.bpe_codes or card.sentencepiece_model or {}
-    has_merges = bool(bpe_codes or card.bpe_codes)
+    has_merges = bool(text.get("bpe_codes") or card.bpe_codes)
 
     def copied(path: str, ending: str = "") -> str:
         name = f"codes{ending}.bpe" if has_merges else f"sentencepiece{ending}.model"

@@ -11,10 +11,6 @@ from torch import Tensor
 _gelu_tanh = functools.partial(F.gelu, approximate="tanh")
 
 
-def _linear(x: Tensor) -> Tensor:
-    return x
-
-
 # The names are those of fairseq.
 Activation = Literal["relu", "gelu", "gelu_fast", "gelu_accurate", "tanh", "linear"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -23,5 +19,5 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_fast": _gelu_tanh,
     "gelu_accurate": _gelu_tanh,
     "tanh": torch.tanh,
-    "linear": _linear,
+    "linear": torch.positive,
 }

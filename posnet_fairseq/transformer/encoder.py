@@ -23,7 +23,6 @@ class EncoderOutput:
     order: Tensor | None = None  # (S, M) the order that moved the tokens before the padding, or None if they were there
     positions: Tensor | None = None  # (M, D) vectors of positions as the mixers got them
     beam: int = 1  # hypotheses of each sentence, which share its row
-    embedding: Tensor | None = None  # (S, M, D) of the words, without positions
     layers: tuple[Tensor, ...] = ()  # (S, M, D) the input of the first and the output of every layer, if asked for
     cross_states: list[DecodingState] = field(default_factory=list)  # of each cross-attention, in decoding
 
@@ -44,7 +43,6 @@ class EncoderOutput:
             padding_mask=self.padding_mask.index_select(0, sentences),
             order=None if self.order is None else self.order.index_select(0, sentences),
             beam=beam,
-            embedding=None if self.embedding is None else self.embedding.index_select(0, sentences),
             layers=tuple(layer.index_select(0, sentences) for layer in self.layers),
         )
 
@@ -53,7 +51,7 @@ class EncoderOutput:
         if self.beam == 1:
             return self
         rows = torch.arange(self.states.size(0), device=self.states.device).repeat_interleave(self.beam)
-        return replace(self, embedding=None, layers=(), cross_states=[]).select(rows, 1)
+        return replace(self, layers=(), cross_states=[]).select(rows, 1)
 
 
 class Encoder(Stack):
@@ -68,8 +66,7 @@ class Encoder(Stack):
     def encode(self, src_tokens: Tensor, return_layers: bool = False) -> EncoderOutput:
         """Encode (S, M) token ids, padded on either side; `return_layers` keeps the input and output of every layer."""
         src_tokens, padding_mask, order = self.positions.in_front(src_tokens, src_tokens.eq(self.padding_idx))
-        embedding = self.embed_tokens(src_tokens)
-        x = self.dropout(self.positions.add_to(embedding))
+        x = self.dropout(self.positions.add_to(self.embed_tokens(src_tokens)))
         # On a GPU the only look at the numbers of a batch. A compiled graph takes any batch as one with padding.
         has_padding = torch.compiler.is_compiling() or bool(padding_mask.any())
         positions = self.positions.for_mixers(src_tokens.size(1))
@@ -77,15 +74,8 @@ class Encoder(Stack):
         for layer in self.layers:
             x = layer(x, padding_mask=padding_mask if has_padding else None, positions=positions)
             layers.append(x)
-        return EncoderOutput(
-            self.final_norm(x),
-            padding_mask,
-            has_padding,
-            order,
-            positions,
-            embedding=embedding,
-            layers=tuple(layers) if return_layers else (),
-        )
+        kept = tuple(layers) if return_layers else ()
+        return EncoderOutput(self.final_norm(x), padding_mask, has_padding, order, positions, layers=kept)
 
     def forward(self, src_tokens: Tensor) -> EncoderOutput:
         """Encode a batch, as :meth:`encode`."""

@@ -136,7 +136,7 @@ posnet_make() {
 # An empty folder with posnet's mark, whatever was there.
 posnet_clear() {
     mkdir -p "$1" && touch "$1/posnet-begun" &&
-        find "$1" -mindepth 1 -maxdepth 1 ! -name posnet-begun -exec rm -rf -- {} +
+        find "$1/" -mindepth 1 -maxdepth 1 ! -name posnet-begun -exec rm -rf -- {} +
 }
 
 # Whether an environment has pip and was made at this place: its commands name the place where they were made.

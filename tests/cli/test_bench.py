@@ -57,6 +57,8 @@ def test_layers_take_options_after_plus_signs():
         layers_speed.run(["shaw+values"], 4, size="tiny", tokens=8, rounds=1)
     with pytest.raises(UsageError, match=r"--mixers fouriernet: fouriernet stands in encoder only"):
         layers_speed.run(["fouriernet"], 4, size="tiny", tokens=8, rounds=1, place="decoder")
+    with pytest.raises(UsageError, match="embed_dim '4'"):
+        layers_speed.run(["shaw+embed_dim=4"], 4, size="tiny", tokens=8, rounds=1)
 
 
 @pytest.mark.parametrize("name", ["translution", "alpha_translution"])

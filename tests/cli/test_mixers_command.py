@@ -141,6 +141,7 @@ def test_bad_input(capsys):
         (["--max-tokens", "100"], "--max-tokens is an option of --memory. Give both, or neither."),
         (["--grid", "14"], "argument --grid: '14': give rows and columns, 1 to 999 each, such as 14x14."),
         (["--grid", "3x4", "--memory"], "--grid --memory: give one of the two."),
+        (["rposnet", "--options", "--memory"], "--options --memory: give one of the two."),
         (["--memory", "--max-tokens", "10"], "--max-tokens 10: give 25 or more"),
     ):
         assert sentence.split(".* ")[-1] in refused(capsys, mixers.main, *arguments)

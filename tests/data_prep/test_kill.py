@@ -12,7 +12,7 @@ import pytest
 
 from support import archives
 from support.commands import ROOT
-from support.signals import default_signals, processes_of, wait_until
+from support.signals import PATIENCE, default_signals, processes_of, wait_until
 
 pytestmark = pytest.mark.thorough  # 70 s: data are prepared once for each stage that is killed
 
@@ -67,7 +67,7 @@ def hashes(out):
 
 def ends(out):
     """No process outlives the one that was killed. Dying takes a moment."""
-    wait_until(lambda: not processes_of(out), "processes that outlived the one that was killed", 10)
+    wait_until(lambda: not processes_of(out), "processes that outlived the one that was killed")
 
 
 def test_killed_in_every_stage(tmp_path, server):
@@ -75,16 +75,16 @@ def test_killed_in_every_stage(tmp_path, server):
     entries = archives.expect(contents, server)
     out, downloads = tmp_path / "data", tmp_path / "downloads"
     undisturbed = run(entries, tmp_path / "whole", tmp_path / "others")
-    assert undisturbed.wait(timeout=120) == 0, undisturbed.stderr.read()
+    assert undisturbed.wait(timeout=PATIENCE) == 0, undisturbed.stderr.read()
     places = [("download", 4), ("extract", 3), ("read train", 1), ("tokenize train", 4), ("tokenize test", 1)]
     places += [("split", 1), ("count", 5), ("learn", 30), ("apply train", 6), ("binarize", 1), ("publish", 4)]
     for at, moves in places:
         process = run(entries, out, downloads, at, moves)
-        assert process.wait(timeout=120) == -signal.SIGKILL, (at, process.stderr.read())
+        assert process.wait(timeout=PATIENCE) == -signal.SIGKILL, (at, process.stderr.read())
         ends(out)
         assert not (out / "dataset.json").exists()
     final = run(entries, out, downloads)
-    assert final.wait(timeout=120) == 0, final.stderr.read()
+    assert final.wait(timeout=PATIENCE) == 0, final.stderr.read()
     assert hashes(out) == hashes(tmp_path / "whole")
     ends(out)
     cards = [json.loads((folder / "dataset.json").read_text()) for folder in (out, tmp_path / "whole")]
@@ -100,9 +100,9 @@ def test_an_interrupt_ends_it_at_once(tmp_path, server):
     entries = archives.expect(contents, server)
     out = tmp_path / "data"
     process = run(entries, out, tmp_path / "downloads", "tokenize train", 2, "SIGINT")
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, said
     assert "Traceback" not in said
     ends(out)
-    assert run(entries, out, tmp_path / "downloads").wait(timeout=120) == 0
+    assert run(entries, out, tmp_path / "downloads").wait(timeout=PATIENCE) == 0
     assert (out / "dataset.json").exists()

@@ -50,6 +50,9 @@ def test_tables(tmp_path):
     path.write_bytes(b"a\tb\nc\td\te\n")
     with pytest.raises(UsageError, match=r"line 2 has 3 columns with tabs between, two are expected.*cut -f1,2"):
         list(read_table(path))
+    path.write_bytes(b"a b\n")
+    with pytest.raises(UsageError, match=r"line 1 has 1 columns .* its translation\. Put a tab between them\."):
+        list(read_table(path))
 
 
 def run(tmp_path, data, *members):

@@ -11,6 +11,7 @@ import pytest
 import posnet_fairseq as posnet
 from support import documents
 from support.checkpoints import checkpoint
+from support.signals import PATIENCE
 
 (CODE,) = documents.python("docs/serving.md")
 
@@ -28,7 +29,7 @@ def served(tmp_path):
     def post(content):
         url = f"http://127.0.0.1:{server.server_port}"
         try:
-            with urllib.request.urlopen(url, json.dumps(content).encode(), timeout=60) as answer:
+            with urllib.request.urlopen(url, json.dumps(content).encode(), timeout=PATIENCE) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)

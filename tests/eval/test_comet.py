@@ -21,6 +21,7 @@ from posnet_eval.metrics.comet import Comet
 from posnet_eval.metrics.neural_metric import read_weights
 from posnet_fairseq.shared.errors import UsageError
 from support.commands import ROOT, python
+from support.signals import PATIENCE
 from support.tiny_models import checkpoint, corpus, in_hub_cache, make_comet, scores
 
 LONG = "the cat sat on the old bridge " * 300
@@ -132,7 +133,7 @@ def test_the_documented_command_makes_a_refused_checkpoint_plain(copy):
     section = (ROOT / "docs/scoring.md").read_text().split("## A COMET checkpoint that is refused")[1]
     command = re.search(r"```bash\n(.*?)```", section, re.DOTALL).group(1)
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    subprocess.run(["bash", "-ec", command], cwd=copy, env={"PATH": path}, check=True, timeout=60)
+    subprocess.run(["bash", "-ec", command], cwd=copy, env={"PATH": path}, check=True, timeout=PATIENCE)
     assert scores(metric(copy), SEGMENTS[:5]) == expected
 
 
@@ -161,7 +162,7 @@ def test_nothing_is_printed(comet):
         "logging.getLogger('others').info('not said before, not said now')\n"
         "assert not logging.getLogger().handlers"
     )
-    done = python(program, check=True, timeout=60)
+    done = python(program, check=True, timeout=PATIENCE)
     assert (done.stdout, done.stderr) == ("", "")
 
 

@@ -14,6 +14,7 @@ from posnet_eval.report import publish
 from posnet_eval.score import main
 from support.commands import python
 from support.scoring import COLUMNS, FILES, SIZE, USUAL, configure, refused, report, run, write
+from support.signals import PATIENCE
 
 
 class Model(MeanMetric):
@@ -132,7 +133,7 @@ def test_two_runs_into_one_folder(data):
     for _ in range(2):
         runs = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in "ab"]
         for one in runs:
-            _, said = one.communicate(timeout=60)
+            _, said = one.communicate(timeout=PATIENCE)
             assert one.returncode == 0, said
         assert sorted(path.name for path in Path("report").iterdir()) == FILES
 

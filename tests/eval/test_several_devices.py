@@ -13,6 +13,7 @@ from posnet_eval.metrics import comet as comet_module
 from posnet_eval.metrics import neural_metric
 from posnet_eval.metrics.base import MetricOptions, Segment
 from posnet_fairseq.shared.errors import UsageError
+from support.signals import PATIENCE
 from support.tiny_models import corpus
 
 LINES = corpus(24)
@@ -70,7 +71,7 @@ def test_the_scores_of_one_device_from_both_at_the_same_time(metric, monkeypatch
     def act(number):
         batches[number] += 1
         if batches[number] == 1:
-            meeting.wait(timeout=60)  # broken if one were to wait for the other
+            meeting.wait(timeout=PATIENCE)  # broken if one were to wait for the other
 
     watch(monkeypatch, metric, act)
     assert_same(list(metric.statistics(SEGMENTS)), expected)
@@ -93,7 +94,7 @@ def test_an_error_on_one_device_is_raised_after_what_came_before_it(metric, monk
     assert str(error.value) == "out of memory"
     assert 0 < len(found) < len(expected)
     assert_same(found, expected[: len(found)])
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads
 
 
 @pytest.mark.parametrize(

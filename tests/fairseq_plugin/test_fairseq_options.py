@@ -191,4 +191,4 @@ def test_no_worker_outlives_a_training_that_is_killed_while_it_starts(tmp_path):
     with open(tmp_path / "errors", "w+") as errors:  # no pipe, which would be open as long as the worker
         done = subprocess.run([sys.executable, "-c", ENDS_WHILE_A_WORKER_STARTS, tmp_path], stderr=errors)
         assert done.returncode == -signal.SIGKILL, errors.seek(0) or errors.read()
-    wait_until(lambda: not processes_of(tmp_path), "a worker waits for batches", 20)
+    wait_until(lambda: not processes_of(tmp_path), "a worker waits for batches")

@@ -22,11 +22,14 @@ def run_simulated(*arguments):
     assert "SKIPPED" not in done.stdout
 
 
+LAWS = "training-rposnet-encoder-gelu or search-rposnet-decoder-gelu or search_in_bf16-rposnet-decoder-gelu"
+QUICK = f"faults or one_by_one or {LAWS}"
+
+
 def test_one_mixer_and_the_faults():
-    laws = "training-rposnet-encoder-gelu or search-rposnet-decoder-gelu or search_in_bf16-rposnet-decoder-gelu"
-    run_simulated("-k", f"faults or one_by_one or {laws}")
+    run_simulated("-k", QUICK)
 
 
 @pytest.mark.thorough  # 4 minutes; quick: one mixer, and the faults
-def test_everything():
-    run_simulated()
+def test_all_others():
+    run_simulated("-k", f"not ({QUICK})")

@@ -18,6 +18,11 @@ def trains(options):
     return Row(options, f"train {options}", code=0, makes=MADE)
 
 
+def vectors(folder):
+    """Of another width than the model's."""
+    (folder / "vectors").write_text("2 3\na1 0.1 0.2 0.3\nw1 0.1 0.2 0.3\n")
+
+
 def begun(folder):
     """A training of 15 updates to resume."""
     shutil.copytree(folder / "run", folder / "trained")
@@ -34,12 +39,16 @@ ROWS = [
     refused("--skip-remainder-batch --update-freq 9", "an epoch has not a single update"),
     # Out of range.
     refused("--lr 0.1,-0.1", "--lr -0.1: give 0 or more"),
+    refused("--max-tokens 0", "--max-tokens 0: give 1 or more"),
     refused("--lr 0.1,0.01", "--lr: give one value, from which --lr-scheduler inverse_sqrt makes its own"),
     refused("--adam-betas '(0.9,1)'", r"--adam-betas \(0.9,1\): give two numbers"),
     refused("--optimizer fused_adam --fp16-adam-stats", "--fp16-adam-stats: --optimizer fused_adam has no such state"),
     # What is not there.
     refused("--best-checkpoint-metric bleu", "--best-checkpoint-metric bleu: the validation does not measure it"),
     refused("--restore-file none.pt", "--restore-file none.pt: there is no such checkpoint"),
+    refused("--restore-file run", "--restore-file run: there is no such checkpoint"),
+    refused("--finetune-from-model run", r"--finetune-from-model run is a directory\. Give a checkpoint in it"),
+    refused("--encoder-embed-path vectors", "--encoder-embed-path vectors: give a text .* and 16 numbers", vectors),
     refused("--distributed-world-size 2000", "this machine has .* GPUs", makes=()),
     # What was begun otherwise.
     refused(

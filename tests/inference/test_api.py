@@ -133,6 +133,7 @@ def test_errors_of_translating_are_one_sentence(model, arguments, sentence):
     [
         ({"paths": "none.pt"}, "none.pt: there is no such checkpoint"),
         ({"paths": []}, r"paths \[\]: give the path of a model"),
+        ({"paths": ""}, "paths '': give the path of a model"),
         ({"data": "none"}, r"none \(data\): there is no such directory from here. Give the directory .* by data"),
         ({"dtype": "fp8"}, "dtype fp8: choose one of float32, bf16, fp16, int8"),
         ({"dtype": "int8", "device": "meta"}, "dtype int8: torch multiplies 8-bit numbers on CPUs only"),

@@ -35,6 +35,8 @@ from support.damaged import put
 def test_best_and_following_or_last(scores, number, first, maximize):
     run = [SavedCheckpoint(Path(f"{n}.pt"), n, score, maximize=maximize) for n, score in enumerate(scores)]
     assert [checkpoint.updates for checkpoint in choose(run, number)] == list(range(first, first + number))
+    with pytest.raises(UsageError, match=f"^--num 0: give 1 or more, {len(run)} at most"):
+        choose(run, 0)
 
 
 def numbered(*updates, scores):

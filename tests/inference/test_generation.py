@@ -69,7 +69,7 @@ def test_lengths_are_relative_to_the_beginning(model):
 def test_lists_and_samples(model):
     found = model.generate("w1 w2", beam=4, nbest=3, max_len_b=NEW)
     assert len({each.tokens for each in found}) == 3
-    assert all(each.tokens[:2] == each.source_tokens == ("w1", "w2") for each in found)
+    assert all(each.tokens[:2] == each.source_tokens == each.source_words == ("w1", "w2") for each in found)
     scores = [each.score for each in found]
     assert scores == sorted(scores, reverse=True)
     settings = {"sampling": True, "beam": 8, "nbest": 8, "max_len_b": NEW}

@@ -7,7 +7,10 @@ import torch
 
 from posnet_fairseq.cli import average, precompute
 from posnet_fairseq.inference.checkpoints import read_checkpoint
+from posnet_fairseq.inference.stored_energies import precompute as precompute_energies
+from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
+from support.building import build_model
 from support.checkpoints import checkpoint, fairseqs_model, precomputed
 from support.commands import fails
 
@@ -54,6 +57,15 @@ def test_tables_of_a_shorter_length(tmp_path, mixer):
     torch.testing.assert_close(short(tokens, None, tokens)[0], full(tokens, None, tokens)[0])
     with pytest.raises(UsageError, match="9 positions of this model"):
         short(torch.randint(4, 40, (2, 10)), None, tokens)
+
+
+def test_mixers_without_energies_keep_their_positions(monkeypatch):
+    """None of posnet's own reads any."""
+    monkeypatch.setattr(get_mixer("lightconv"), "reads_positions", True)
+    model = build_model("lightconv", cross_mixer="rposnet")
+    before = model.encoder.positions.for_mixers(3)
+    precompute_energies(model)
+    torch.testing.assert_close(model.encoder.positions.for_mixers(3), before)
 
 
 @pytest.mark.parametrize("mixer", ["attention", "fouriernet", "lightconv"])

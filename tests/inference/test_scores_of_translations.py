@@ -150,6 +150,16 @@ def test_long_lines_and_unknown_words(printed, small_model, capsys):
     assert "translations of lines 2, 4: the model's vocabulary lacks a part, which becomes <unk>" in said
     (cut,) = api.load(small_model, pretokenized=True).score(["w1"], given[:1], on_long="truncate")
     assert cut.tokens == ("w1",) * 23 + ("</s>",)
+    (left_out,) = api.load(small_model, pretokenized=True).score(["w1"], given[:1], on_long="skip")
+    assert left_out.to_dict()["score"] is None
+
+
+def test_scores_need_no_beam(small_model):
+    """Not even one that the dictionary has entries for."""
+    model, wide = api.load(small_model, pretokenized=True), SearchSettings(beam=50)
+    with pytest.raises(UsageError, match="beam 50: the target dictionary has"):
+        model.translator(wide)
+    model.translator(wide, scores=True)
 
 
 @pytest.mark.parametrize(

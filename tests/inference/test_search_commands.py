@@ -23,6 +23,7 @@ from posnet_fairseq.inference.translator import Batch, Translator, batches_by_le
 from posnet_fairseq.shared.progress import Bar
 from support.commands import python as in_python
 from support.markup import sgml
+from support.signals import PATIENCE
 
 LINES = ["w1 w2 w3 w10", "", "w11", "w4 w5 w6"]
 SETTINGS = ["--beam", "3", "--max-len-b", "6"]
@@ -155,7 +156,7 @@ def test_a_pipe_ends_though_there_is_nothing_to_write(small_model, tmp_path):
         command = [sys.executable, "-c", program, str(small_model), "--pretokenized", *SETTINGS, *files]
         subprocess.run(command, check=True)
         try:
-            assert reader.communicate(timeout=60)[0] == b""
+            assert reader.communicate(timeout=PATIENCE)[0] == b""
         finally:
             reader.kill()
 
@@ -167,7 +168,7 @@ def test_input_that_is_standard_output_is_refused(small_model, tmp_path):
     with open(text, "a") as out:
         program = "from posnet_fairseq.cli import translate; translate.main()"
         command = [sys.executable, "-c", program, str(small_model), "--input", str(text)]
-        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, timeout=300)
+        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
     assert done.returncode == 2
     assert f"standard output is the same file as {text}, which is read. Give another file." in done.stderr
     assert text.read_text() == "a\n"

@@ -10,10 +10,11 @@ import posnet_fairseq as posnet
 from support.building import build_language_model
 from support.checkpoints import language_model_checkpoint
 from support.commands import python
+from support.signals import PATIENCE
 
 
 def run(program, *arguments):
-    done = python(program, *arguments, timeout=100)
+    done = python(program, *arguments, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 

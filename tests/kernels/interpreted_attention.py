@@ -142,7 +142,6 @@ def used(monkeypatch):
     """As on a GPU; which calls were computed by kernels."""
     calls = []
     monkeypatch.setattr(kernels, "are_used", lambda value: True)
-    monkeypatch.setattr(attention_kernels, "are_used", lambda value: True)
     attend = attention_kernels.attend
     monkeypatch.setattr(attention_kernels, "attend", lambda *a: calls.append(a) or attend(*a))
     return calls

@@ -198,6 +198,10 @@ def test_what_does_not_fit_is_refused():
         attention(x, x, x, attn_mask=torch.ones(N, N, dtype=torch.long))
     with pytest.raises(UsageError, match="mixer 'rposnet': give what build_mixer returns"):
         as_attention("rposnet")
+    with pytest.raises(UsageError, match=r"length_ratio \(6, 5\): give source tokens and target tokens in cross-"):
+        as_attention(mixer("rposnet"), length_ratio=(6, 5))
+    with pytest.raises(UsageError, match=r"tokens of the shape \(16,\): give \(N, B, D\), or \(N, D\) of one sentence"):
+        as_attention(mixer("rposnet"), batch_first=False)(*[torch.randn(16)] * 3)
     with pytest.raises(UsageError, match="attn_mask: a mask of numbers may contain 0 and -inf only"):
         attention(x, x, x, attn_mask=-1e9 * torch.ones(N, N).triu(1))
     sentence = r"attn_mask \(5, 5\): give True at pairs that are not mixed, \(7, 7\) or \(12, 7, 7\)\."

@@ -123,6 +123,32 @@ def test_wrong_calls_are_told():
         mixer.step(x[:, :1], state)
     with pytest.raises(UsageError, match="position 2: this mixer was built for 2 positions"):
         mixer.step(x[:, :1], state)
+    with pytest.raises(UsageError, match=r"\(2, 1, 8\): it takes one new token of every hypothesis, \(2, 1, 16\)"):
+        mixer.step(x[:, :1, :8], mixer.init_state(2))
+    mixer, state = build("rposnet", "decoder"), build("rposnet", "decoder").init_state(2)
+    mixer.step(x[:, :1], state)
+    with pytest.raises(UsageError, match="rows 1: the tables of step 1 need 2 or more"):
+        mixer.step(x[:, :1], state, rows=1)
+
+
+@pytest.mark.parametrize("memory", [(2, 0, 16), (2, 3, 8), (2, 16), (16,)], ids=str)
+def test_memory_of_another_shape_is_refused(memory):
+    with pytest.raises(UsageError, match=r"init_state: memory of the shape .*: give tokens of sentences, \(S, M, 16\)"):
+        build("rposnet", "cross").init_state(2, torch.zeros(memory))
+
+
+@pytest.mark.parametrize("vectors", [(32, 8), (32,)], ids=str)
+def test_vectors_of_positions_have_the_width_of_tokens(vectors):
+    x, vectors = torch.zeros(2, 5, 16), torch.zeros(vectors)
+    mixer = build("aposnet", "cross")
+    with pytest.raises(UsageError, match=r"^positions of the shape .*: give a vector of every position, \(P, 16\)"):
+        mixer(x, x, positions=vectors)
+    with pytest.raises(UsageError, match=r"^memory_positions of the shape"):
+        mixer(x, x, memory_positions=vectors)
+    with pytest.raises(UsageError, match=r"^memory_positions of the shape"):
+        mixer.init_state(2, x, memory_positions=vectors)
+    with pytest.raises(UsageError, match=r"^positions of the shape"):
+        mixer.step(x[:, :1], mixer.init_state(2, x), positions=vectors)
 
 
 def test_a_state_says_where_it_is():

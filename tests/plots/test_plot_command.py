@@ -147,7 +147,7 @@ def test_other_formats_of_pictures_are_refused(capsys):
     assert "--out a.pdf: .png and .svg are written" in fails(capsys, main, "curves", "run", "--out", "a.pdf")
 
 
-def test_curves(capsys, tmp_path):
+def test_curves(capsys, tmp_path, monkeypatch):
     for name, updates in (("a", 20), ("b", 10)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "train.log").write_text(training_log(updates))
@@ -157,6 +157,9 @@ def test_curves(capsys, tmp_path):
     plot(capsys, "curves", tmp_path / "a", "--out", tmp_path / "f.png")
     assert pictures(tmp_path) == {"f"}
     assert "f.svg" in said
+    monkeypatch.chdir(tmp_path / "b")
+    plot(capsys, "curves", ".", tmp_path / "a" / "train.log", "--out", tmp_path / "f")
+    assert ">b<" in (tmp_path / "f.svg").read_text(), "also where it is"
     svg = (tmp_path / "f.svg").read_text()
     for curve in curves.CURVES.values():
         assert f">{curve.title}<" in svg
@@ -166,6 +169,13 @@ def test_curves(capsys, tmp_path):
     assert "no records of fairseq-train. They are there with --log-format json" in fails(
         capsys, main, "curves", tmp_path / "empty"
     )
+
+
+def test_dollar_signs_are_no_mathematics(tmp_path):
+    (tmp_path / "log").write_text(training_log())
+    labels = ("lr$x_$", "$a$b")
+    curves.draw({label: [tmp_path / "log"] for label in labels}, tmp_path / "f", ("loss",), ("svg",))
+    assert all(f">{label}<" in (tmp_path / "f.svg").read_text() for label in labels)
 
 
 def test_curves_of_runs_that_resumed_or_have_not_begun(tmp_path):
@@ -271,7 +281,7 @@ def test_characters_that_no_font_has():
 
 def crossbars(folder, *rows):
     """A folder of posnet-analog, with (system, seconds, bits, BLEU)."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     scores = [
         {"system": system, "metric": "BLEU", "score": bleu, "deviation": 0.2, "seconds": seconds, "adc_bits": bits}
         for system, seconds, bits, bleu in rows
@@ -292,6 +302,9 @@ def test_crossbars_by_time_and_by_bits(tmp_path, capsys):
     assert pictures(tmp_path / "figures") == {"both"}
     drawn = (tmp_path / "figures/both.svg").read_text()
     assert all(text in drawn for text in ("rposnet", "shaw", "1 y", "time since programming", "bits of the converters"))
+    other = crossbars(tmp_path / "other" / "shaw", DIGITAL, ("25s", 25, 8, 24.0), ("1y", 365 * 86400, 8, 22.0))
+    plot(capsys, "analog", two, other, "--out", tmp_path / "figures/both.png")
+    assert all(f">{folder}<" in (tmp_path / "figures/both.svg").read_text() for folder in (two, other))
 
 
 @pytest.mark.parametrize(

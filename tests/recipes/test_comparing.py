@@ -19,7 +19,7 @@ from posnet_fairseq.runs.training import training_speed
 from posnet_fairseq.shared.errors import UsageError
 from support.checkpoints import checkpoint
 from support.commands import ROOT
-from support.signals import default_signals, wait_until
+from support.signals import default_signals, is_alive, wait_until
 from support.training_log import training_log
 
 LISTS = sorted((ROOT / "recipes/systems").glob("*.txt"))
@@ -320,14 +320,7 @@ def test_commands_end_with_the_recipe(tmp_path, number, work):
         wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "S", "it never waited for the command")
         recipe.send_signal(number)
     assert recipe.returncode in {-number, 128 + number}
-    wait_until(lambda: not sleeps(command), "it lives on")
-
-
-def sleeps(process):
-    try:
-        return b"sleep" in Path(f"/proc/{process}/cmdline").read_bytes()  # nothing is in that of one that has ended
-    except FileNotFoundError:
-        return False
+    wait_until(lambda: not is_alive(command), "it lives on")
 
 
 def test_equal_labels_are_refused_before_the_training(tmp_path):

@@ -18,7 +18,7 @@ from posnet_fairseq.shared.processes import elsewhere
 from support import commands
 from support.checkpoints import assert_same_weights
 from support.corpus import prepared
-from support.signals import default_signals, processes_of, wait_until
+from support.signals import PATIENCE, default_signals, processes_of, wait_until
 from support.training_log import losses
 
 # A model so small, and so few updates, that nearly all the time goes into starting programs. An epoch has three updates
@@ -65,7 +65,7 @@ def start(world, runs, *arguments, target="corpus", **more):
 
 
 def finish(process, code=0):
-    output, _ = process.communicate(timeout=600)
+    output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == code, output
     return output
 
@@ -225,7 +225,9 @@ def test_two_processes_learn_what_one_learns(world, one):
 def test_second_machine_goes_on_as_the_first_has_found_to_be_right(world):
     """Both are this one. Only the first looks at the checkpoint, and what it finds holds for the second, too."""
     run = run_of(world, "then two machines")
-    kill_in(world, "then two machines", "train", (run / "checkpoints" / "checkpoint_last.pt").exists)
+    block(run / "checkpoints", "checkpoint_2_4.pt")
+    kill_in(world, "then two machines", "train", lambda: writes(run, "checkpoint_2_4.pt"))
+    unblock(run / "checkpoints", "checkpoint_2_4.pt")
     machines = {"nodes": 2, "master_addr": "localhost", "master_port": "29542"}
     places = ("then two machines", "train")
     second, first = (start(world, *places, node_rank=rank, **machines) for rank in ("1", "0"))
@@ -252,6 +254,12 @@ def block(checkpoints, name):
     os.mkfifo(checkpoints / f"{name}.tmp")
 
 
+def writes(run, name):
+    """Whether a training has begun to write a checkpoint."""
+    log = run / "train.log"
+    return log.exists() and f"Saving checkpoint to {run / 'checkpoints' / name}" in log.read_text()
+
+
 def unblock(checkpoints, name):
     """Leave there what a training leaves that was killed while it wrote."""
     path = checkpoints / f"{name}.tmp"
@@ -266,8 +274,7 @@ def test_killed_in_every_stage_it_comes_to_the_same(world, one):
     checkpoints, log = run / "checkpoints", run / "train.log"
     for name, updates in (("checkpoint_2_4.pt", 3), ("checkpoint_2_6.pt", 4), ("checkpoint_3_8.pt", 6)):
         block(checkpoints, name)
-        at_work = f"Saving checkpoint to {checkpoints / name}"
-        kill_in(world, "killed", "train", lambda says=at_work: log.exists() and says in log.read_text())
+        kill_in(world, "killed", "train", lambda name=name: writes(run, name))
         unblock(checkpoints, name)
         assert updates_of(checkpoints / "checkpoint_last.pt") == updates
     last = checkpoints / "checkpoint_last.pt"
@@ -301,10 +308,12 @@ def test_comparison(world, one):
     # Interrupted before, once by kill -9 of it alone and once as by Ctrl-C.
     runs = [run_of(world, "runs", "transformer_pos"), run_of(world, "runs", "rposnet", 2)]
     for signal_, last, of_all in ((signal.SIGKILL, runs[0], False), (signal.SIGINT, runs[1], True)):
+        block(last / "checkpoints", "checkpoint_2_4.pt")
         process = start(world, "runs", str(systems), **comparing)
-        wait_until(lambda last=last: (last / "checkpoints" / "checkpoint_last.pt").exists(), "no training began")
+        wait_until(lambda last=last: writes(last, "checkpoint_2_4.pt"), "no training began")
+        unblock(last / "checkpoints", "checkpoint_2_4.pt")
         os.killpg(process.pid, signal_) if of_all else os.kill(process.pid, signal_)
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=PATIENCE)
         assert process.returncode == (130 if of_all else -signal.SIGKILL), output
         assert "Traceback" not in output
         wait_until(lambda: not processes_of(world / "runs"), "something goes on after its comparison was interrupted")
@@ -342,10 +351,9 @@ def test_patience_ends_a_training_at_the_same_update_after_an_interruption(world
     """With so small a learning rate no perplexity after update 2 is better: those at 3 (an epoch's end), 4 and 6."""
     still = {"lr": "1e-9", "patience": 3}
     run = run_of(world, "patient")
-    checkpoints, log = run / "checkpoints", run / "train.log"
+    checkpoints = run / "checkpoints"
     block(checkpoints, "checkpoint_2_4.pt")
-    at_work = f"Saving checkpoint to {checkpoints / 'checkpoint_2_4.pt'}"
-    kill_in(world, "patient", "train", lambda: log.exists() and at_work in log.read_text(), **still)
+    kill_in(world, "patient", "train", lambda: writes(run, "checkpoint_2_4.pt"), **still)
     unblock(checkpoints, "checkpoint_2_4.pt")
     output = finish(start(world, "patient", "train", "average", **still))
     sentence = "rposnet_tiny_s1: training stopped after 6 updates: no better perplexity in the last 3 validations"

@@ -15,6 +15,7 @@ import posnet_fairseq
 import posnet_fairseq.models  # registers the types of checkpoints for torch's safe loader
 from posnet_fairseq.fairseq_plugin import optional_types
 from support import documents
+from support.signals import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 USER_DIR = str(Path(posnet_fairseq.__file__).parent)
@@ -78,7 +79,7 @@ def fairseq(command, *arguments):
     # In the form that runs on every Python.
     argv = [sys.executable, "-P", optional_types.__file__, f"fairseq-{command}", *map(str, arguments)]
     channels = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    return subprocess.run(argv, **channels, env=os.environ | {"OMP_NUM_THREADS": "1"}, cwd=ROOT, timeout=120)
+    return subprocess.run(argv, **channels, env=os.environ | {"OMP_NUM_THREADS": "1"}, cwd=ROOT, timeout=PATIENCE)
 
 
 def python(program, *arguments, **options):

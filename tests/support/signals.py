@@ -6,6 +6,9 @@ import signal
 import time
 from pathlib import Path
 
+# Seconds after which a test takes a process for one that hangs. A busy machine takes minutes for what takes seconds.
+PATIENCE = 600
+
 
 def default_signals():
     """Let interrupts and ends reach a new process, as its ``preexec_fn``: jobs in the background may ignore them."""
@@ -23,9 +26,16 @@ def processes_of(folder):
     return found
 
 
-def wait_until(condition, what, seconds=300):
+def is_alive(process):
+    """Whether a process, given by its number, has not ended. The command line of one that has is empty or gone."""
+    with contextlib.suppress(OSError):
+        return bool(Path(f"/proc/{process}/cmdline").read_bytes())
+    return False
+
+
+def wait_until(condition, what):
     """Fail with `what` if the condition does not hold in time."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.05)

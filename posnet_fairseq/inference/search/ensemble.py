@@ -3,7 +3,6 @@
 import functools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -41,8 +40,7 @@ class Decoding:
         self._sentences, self._need_attention = sources.size(0), need_attention
         self._encoded: EncoderOutput | None = None
         if hasattr(model, "encoder"):
-            # Decoding does not read the words' embeddings.
-            self._encoded = replace(model.encoder.encode(sources), embedding=None)
+            self._encoded = model.encoder.encode(sources)
 
     def step(self, tokens: Tensor, rows: int) -> tuple[Iterator[Tensor], Tensor | None]:
         """Return scores of each hypothesis' next token, and its cross-attention weights, (R, M), or None.

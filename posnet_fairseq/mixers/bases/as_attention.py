@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from posnet_fairseq.mixers.bases.call_checks import check_length_ratio
 from posnet_fairseq.mixers.bases.context import check_padding
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.dtypes import dtype_name
@@ -25,7 +26,7 @@ def as_attention(
         length_ratio: γ as source tokens, target tokens, in cross-attention.
 
     Raises:
-        UsageError: `mixer` is no mixer.
+        UsageError: `mixer` is no mixer, or the length ratio is not for it.
 
     Example::
 
@@ -34,6 +35,7 @@ def as_attention(
     """
     if not isinstance(mixer, TokenMixer):
         raise UsageError(f"mixer {mixer!r:.50}: give what build_mixer returns.")
+    check_length_ratio(mixer.place, length_ratio)
     return MixerAttention(mixer, batch_first, length_ratio)
 
 
@@ -117,7 +119,7 @@ class MixerAttention(nn.Module):
             memory if is_cross else None,
             padding_mask=padding,
             attn_mask=pairs,
-            length_ratio=self.length_ratio if is_cross else (1, 1),
+            length_ratio=self.length_ratio,
             need_weights=need_weights,
         )
         mixed, weights = found if isinstance(found, tuple) else (found, None)
@@ -135,6 +137,9 @@ class MixerAttention(nn.Module):
         __call__ = forward
 
     def _batched(self, tokens: Tensor) -> Tensor:
+        if tokens.dim() not in (2, 3):
+            shapes = "(B, N, D)" if self.batch_first else "(N, B, D)"
+            raise UsageError(f"tokens of the shape {tuple(tokens.shape)}: give {shapes}, or (N, D) of one sentence.")
         if tokens.dim() == 2:
             return tokens[None]
         return tokens if self.batch_first else tokens.transpose(0, 1)

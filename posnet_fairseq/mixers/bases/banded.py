@@ -63,7 +63,8 @@ class BandedMixer(PositionBasedMixer):
             return super()._mix_without_looking(query, value, context)
         assert padding_mask is not None
         energy = self._energies_of_offsets(queries, keys, context)
-        weights = BandWeights.softmax_of_each(self.band, context.length_ratio, energy, padding_mask)
+        lengths = (~padding_mask).sum(dim=1)[:, None, None]
+        weights = BandWeights.softmax(self.band, context.length_ratio, energy, lengths)
         return weights.mix(value.masked_fill(padding_mask[:, None, :, None], 0)), None
 
     def _band_weights(self, queries: int, keys: int, context: MixingContext) -> BandWeights:

@@ -31,6 +31,11 @@ def check_state(
         needed = "needs the memory" if memory is None else "takes no memory: its tokens come with the steps"
         raise UsageError(f"init_state: a mixer for {place} attention {needed}.")
     if memory is not None:
+        if memory.dim() != 3 or memory.size(2) != settings.memory_dim or (memory.size(0) and not memory.size(1)):
+            raise UsageError(
+                f"init_state: memory of the shape {tuple(memory.shape)}: give tokens of sentences, (S, M, "
+                f"{settings.memory_dim}), with M 1 or more."
+            )
         if batch_size % max(1, memory.size(0)) or bool(batch_size) != bool(memory.size(0)):
             raise UsageError(
                 f"init_state: {batch_size} hypotheses for a memory of {memory.size(0)} sentences: give every "
@@ -132,14 +137,21 @@ def check_length_ratio(place: str, length_ratio: tuple[int, int]) -> None:
         )
 
 
-def check_step(max_positions: int, query: Tensor, state: DecodingState) -> None:
-    """Refuse a query that is not one token of every hypothesis, and steps beyond the mixer's positions."""
-    batch_size = state.batch_size  # None in an exported graph, where it is open
-    if query.dim() != 3 or query.size(1) != 1 or (batch_size is not None and query.size(0) != batch_size):
+def check_vectors(name: str, vectors: Tensor | None, width: int) -> None:
+    """Refuse vectors of positions that are not (P, width)."""
+    if vectors is not None and (vectors.dim() != 2 or vectors.size(1) != width):
+        raise UsageError(f"{name} of the shape {tuple(vectors.shape)}: give a vector of every position, (P, {width}).")
+
+
+def check_step(settings: MixerSettings, query: Tensor, state: DecodingState, rows: int | None) -> None:
+    """Refuse a query that is not one token of every hypothesis, and steps beyond the positions of mixer or tables."""
+    batch_size, max_positions = state.batch_size, settings.max_positions  # None in an exported graph, where it is open
+    fits = query.dim() == 3 and query.shape[1:] == (1, settings.embed_dim)
+    if not fits or (batch_size is not None and query.size(0) != batch_size):
         raise UsageError(
             f"a step with a query of the shape {tuple(query.shape)}: it takes one new token of every hypothesis, "
-            f"({'B' if batch_size is None else batch_size}, 1, D). Give a prompt one token at a time, or use the full "
-            "pass."
+            f"({'B' if batch_size is None else batch_size}, 1, {settings.embed_dim}). Give a prompt one token at a "
+            "time, or use the full pass."
         )
     if torch.is_grad_enabled() and state.in_place:
         raise UsageError(
@@ -151,3 +163,5 @@ def check_step(max_positions: int, query: Tensor, state: DecodingState) -> None:
             f"position {state.position}: this mixer was built for {max_positions} positions. Build it with a larger "
             "max_positions."
         )
+    if batch_size is not None and rows is not None and rows <= state.position:
+        raise UsageError(f"rows {rows}: the tables of step {state.position} need {state.position + 1} or more.")

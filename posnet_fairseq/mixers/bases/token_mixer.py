@@ -12,6 +12,7 @@ from posnet_fairseq.mixers.bases.call_checks import (
     check_length_ratio,
     check_state,
     check_step,
+    check_vectors,
     hidden_pairs,
     refuse_other_dtype,
 )
@@ -171,6 +172,7 @@ class TokenMixer(nn.Module):
         check_call(self.settings, self.max_memory(), query, memory, padding_mask)
         hidden = None if attn_mask is None else hidden_pairs(self, attn_mask, query, memory)
         check_length_ratio(self.place, length_ratio)
+        check_vectors("memory_positions", memory_positions, self.settings.memory_dim)
         if 0 in query.shape[:2]:
             more: Extras = {"positions": positions, "memory_positions": memory_positions, "length_ratio": length_ratio}
             mixed, weights = self._mix_nothing(query, memory, more)
@@ -211,6 +213,7 @@ class TokenMixer(nn.Module):
         """
         check_state(self.settings, self.max_memory(), batch_size, memory, padding_mask)
         check_length_ratio(self.place, length_ratio)
+        check_vectors("memory_positions", memory_positions, self.settings.memory_dim)
         if memory is not None and memory_positions is None and self.own_memory_positions is not None:
             memory_positions = self.own_memory_positions.for_mixers(memory.size(1))
         return DecodingState(batch_size, memory, padding_mask, memory_positions, length_ratio)
@@ -255,7 +258,7 @@ class TokenMixer(nn.Module):
             query: (B, 1, D).
             state: what :meth:`init_state` returned; it is advanced by one position.
             positions: as in :meth:`forward`, for the first `rows` positions. Default: those that the mixer owns.
-            rows: number of queries that tables shared by the steps are made for. Default:
+            rows: number of queries that tables shared by the steps are made for, this one included. Default:
                 :func:`~posnet_fairseq.mixers.bases.decoding_state.table_rows`.
             need_weights: also return the mixing weights, (B or 1, H, 1, M).
 
@@ -263,9 +266,9 @@ class TokenMixer(nn.Module):
             (B, 1, D), equal to the last row of a full pass over all tokens so far; with `need_weights` a tuple.
 
         Raises:
-            UsageError: the query has another shape, or the model's positions are used up.
+            UsageError: an argument has another shape, or the positions of the model or of the tables are used up.
         """
-        check_step(self.max_positions, query, state)
+        check_step(self.settings, query, state, rows)
         rows = rows or table_rows(state.position, self.max_positions)
         positions = self._positions(positions, state.position + 1, rows, state.length_ratio)
         memory = query if state.sentences is None else state.memory
@@ -291,6 +294,7 @@ class TokenMixer(nn.Module):
         # Only those that read the memory's positions, too, look their own up at ⌊γn⌋.
         ratio = length_ratio if self.reads_memory_positions else (1, 1)
         if given is not None:
+            check_vectors("positions", given, self.embed_dim)
             return enough(given, positions_read(rows, ratio), "positions") if self.reads_positions else given
         own = self.own_positions
         if own is None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from posnet_fairseq.ops.derivatives import once_differentiable
-from posnet_fairseq.ops.kernels import are_used, attention_programs
+from posnet_fairseq.ops.kernels import attention_programs
 from posnet_fairseq.ops.kernels.launching import blocks, dense_rows, empty_by_rows, launch, precision, strides
 
 # With these tiles every program needs less than the 99 KiB of fast memory that GPUs for desktops have.
@@ -24,11 +24,11 @@ WIDEST_HEAD = 128
 
 
 def takes(q: Tensor) -> bool:
-    """Return whether :func:`attend` is used for queries (B, H, N, d).
+    """Return whether :func:`attend` takes queries (B, H, N, d), where kernels are used.
 
     It is not where torch's deterministic algorithms are asked for: tables' gradients are added in no certain order.
     """
-    return are_used(q) and q.size(3) <= WIDEST_HEAD and not torch.are_deterministic_algorithms_enabled()
+    return q.size(3) <= WIDEST_HEAD and not torch.are_deterministic_algorithms_enabled()
 
 
 def attend(
