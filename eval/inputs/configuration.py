@@ -63,7 +63,9 @@ def read_plan(path: Path) -> Plan:
 def _with_text_keys(content: Any) -> Any:
     if isinstance(content, dict):
         if odd := [key for key in content if key is None or isinstance(key, bool)]:
-            raise UsageError(f'YAML reads a key as {odd[0]}, as it does no, off and null. Write it in quotes: "no".')
+            raise UsageError(
+                f'YAML reads a key as {odd[0]}, such as no, yes, off, on, null and ~. Put it in quotes, as "no".'
+            )
         result = {str(key): _with_text_keys(value) for key, value in content.items()}
         if len(result) < len(content):
             raise UsageError("a key is there twice, as a number and as text. Give each a name of its own.")

@@ -30,8 +30,13 @@ def build(variant: str, embed_dim: int, num_heads: int, place: str = "encoder", 
     if "grid" not in arguments and place not in places:
         raise UsageError(f"--mixers {variant}: {name} stands in {' and '.join(places) or 'grids'} only. Leave it out.")
     arguments |= {key: value or True for key, _, value in (option.partition("=") for option in options)}
-    chosen: Any = {"embed_dim": embed_dim, "num_heads": num_heads, "causal": place == "decoder"} | arguments
-    return build_mixer(name, **chosen)
+    chosen: Any = {
+        "name": name,
+        "embed_dim": embed_dim,
+        "num_heads": num_heads,
+        "causal": place == "decoder",
+    } | arguments
+    return build_mixer(**chosen)
 
 
 def run(

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from posnet_fairseq.inference.weights import MIXERS, check_weights, describe_mixers, other_weights
 from posnet_fairseq.mixers.bases.decoding_state import order_of_sentences
 from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.failures import explain
 from posnet_fairseq.transformer.causal import CausalDecoder, DecoderState
 from posnet_fairseq.transformer.decoder import Decoder
 from posnet_fairseq.transformer.encoder import Encoder, EncoderOutput
@@ -33,11 +34,11 @@ def word_embedding(cfg: Any, dictionary: Dictionary, side: str) -> nn.Embedding:
     try:
         return TransformerModelBase.build_embedding(cfg, dictionary, width, path)
     except (RuntimeError, ValueError, StopIteration) as error:
-        if not path:
+        if not path or explain(error):
             raise
         raise UsageError(
-            f"{flag(f'{side}_embed_path')} {path}: give a text with a line of any content, then in each line a word "
-            f"and {width} numbers."
+            f"{flag(f'{side}_embed_path')} {path}: give a text file with a header line, then on each line a word and "
+            f"{width} numbers."
         ) from error
 
 
@@ -71,12 +72,16 @@ class MixerEncoder(_OfFairseq, Encoder, _WithoutDictionary, FairseqEncoder):
     """The encoder as one of fairseq's."""
 
     def forward(  # type: ignore[override]  # fairseq's arguments
-        self, src_tokens: Tensor, src_lengths: Tensor | None = None, return_all_hiddens: bool = False, **_: object
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None = None,
+        return_all_hiddens: bool = False,
+        features_only: bool = False,
     ) -> dict[str, list[Any]]:
         """Encode a batch of (B, M) token ids, padded on either side, to a dict of lists as fairseq's encoders do.
 
         The tokens of each sentence stand before its padding. One more entry holds the :class:`EncoderOutput`.
-        fairseq gives the lengths, which are not needed, and the decoder's arguments, such as `features_only`.
+        fairseq also gives the lengths and `features_only`, an argument of the decoder, which are not needed.
         """
         return _as_dict(self.encode(src_tokens, return_layers=return_all_hiddens))
 

@@ -27,6 +27,7 @@ from posnet_fairseq.fairseq_plugin.training_options import check_training_option
 from posnet_fairseq.inference.checkpoints import data_types
 from posnet_fairseq.inference.weights import MIXERS
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.processes import end_orphan
 from posnet_fairseq.text.binary_format import check
 
 
@@ -150,19 +151,14 @@ def fork_workers(make: Callable, batches: EpochBatchIterator, *args: Any, **kwar
 
     By default it has fairseq 0.12.3 start them by a process that imports the script again, which would begin a second
     training, and that stays when the training is killed. Remove this when fairseq gives its loaders a context, and
-    torch's workers no longer wait for good if the training is killed while they start.
+    torch's workers no longer wait for good if the training is killed while they start: they look for their parent late,
+    and take whoever adopts orphans for it.
     """
     context = "fork" if batches.num_workers else None
-    end = functools.partial(_end_orphan, os.getpid())
+    end = functools.partial(end_orphan, os.getpid())
     forking = functools.partial(torch.utils.data.DataLoader, multiprocessing_context=context, worker_init_fn=end)
     with mock.patch.object(torch.utils.data, "DataLoader", forking):
         return make(batches, *args, **kwargs)
-
-
-def _end_orphan(training: int, worker: int) -> None:
-    """End a worker whose training is gone: torch asks later, and takes whoever adopts orphans for the training."""
-    if os.getppid() != training:
-        os._exit(1)
 
 
 @_replaces(Trainer, "save_checkpoint")

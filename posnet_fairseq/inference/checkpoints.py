@@ -121,8 +121,10 @@ def load_content(path: str | Path) -> object:
             with path.open("rb") as file:
                 head = file.read(1000)
             if head and not re.search(rb"[\x00-\x08\x0e-\x1f]", head):  # no control characters
-                way = errors.option("input")  # "--input" in messages of commands, most of which do not have it
-                advice = "Give a checkpoint" if way == "--input" else f"Text to translate is given by {way}"
+                way = errors.option("input")
+                advice = f"Text to translate is given by {way}"
+                if way == "--input":
+                    advice = "Give a checkpoint; posnet-translate and posnet-generate read text by --input"
                 sentence = f"{path} is a text, not a checkpoint. {advice}."
             raise DamagedError(sentence) from error
         if isinstance(error, OSError):

@@ -96,7 +96,7 @@ class Translation:
         return tuple((found.most_common(1)[0][0], word) for word, found in links.items())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the attributes that are not None as plain values, which JSON can have: no score is None, not NaN."""
+        """Return the attributes as plain values for JSON, without those that are None; a score that is NaN is None."""
         values = {name: value for name, value in vars(self).items() if value is not None}
         values["score"] = None if math.isnan(self.score) else self.score
         return values if self.attention is None else values | {"attention": self.attention.tolist()}

@@ -74,8 +74,7 @@ def settings_of(
         else:
             settings[f"argument {len(settings) + 1}"] = argument
     settings |= more or {}
-    depends = {name: value for name, value in settings.items() if name.partition("=")[0] not in FREE}
-    return {name: SAME.get((name, value), value) for name, value in depends.items()}
+    return {name: SAME.get((name, value), value) for name, value in settings.items() if name not in FREE}
 
 
 def surroundings(environment: Mapping[str, str]) -> dict[str, Any]:

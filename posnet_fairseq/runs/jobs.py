@@ -68,7 +68,9 @@ def failures(
             run(here, work)
             if then:
                 then(here, work)
-        except (Exception, SystemExit) as error:  # nobody else is told of it
+        except SystemExit as error:
+            return f"a command ended with exit code {error.code}, see above"
+        except Exception as error:  # nobody else is told of it
             return (explain(error) or f"{type(error).__name__}: {error}").rstrip(".")
         finally:
             running.discard(settings)

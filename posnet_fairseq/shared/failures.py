@@ -120,8 +120,8 @@ def explain(error: BaseException) -> str | None:
             return sentence.format(**match.groupdict())
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         return f"the disk is full{f' ({error.filename})' if error.filename else ''}. Make room, and run it again."
-    if isinstance(error, FileNotFoundError) and error.strerror and error.filename is None:
-        return "the working directory is not there any more. Change to another one."
+    if isinstance(error, FileNotFoundError) and error.filename is None and not _has_working_directory():
+        return "the working directory no longer exists. Change to another one."
     if isinstance(error, OSError) and error.strerror and (name := error.filename or _open_file(error)):
         return str(unreadable(name, error))
     frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -149,6 +149,13 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         yield error
         seen.add(id(error))
         error = error.__cause__ or error.__context__
+
+
+def _has_working_directory() -> bool:
+    try:
+        return bool(os.getcwd())
+    except FileNotFoundError:
+        return False
 
 
 def _open_file(error: OSError) -> str | None:

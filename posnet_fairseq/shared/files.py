@@ -273,7 +273,9 @@ def new_folder(folder: Path) -> Iterator[Path]:
 def _umask() -> int:
     """Return the permissions that new files do not get."""
     with contextlib.suppress(OSError), open("/proc/self/status", encoding="utf-8", errors="replace") as status:
-        return next(int(line.split()[1], 8) for line in status if line.startswith("Umask:"))
+        for line in status:
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
     mask = os.umask(0)  # meanwhile other threads have it, too
     os.umask(mask)
     return mask

@@ -72,7 +72,7 @@ def elsewhere(function: Callable[[Item], Result], item: Item) -> Result:
 
 @contextlib.contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Let Ctrl-C wait. Processes that are started meanwhile never get it."""
+    """Let Ctrl-C wait in this thread. Processes that it starts meanwhile never get it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -138,6 +138,11 @@ def submitted(
 def die_with_parent(parent: int) -> None:
     """Have this process killed when its parent, given by its id, ends or has ended for whatever reason (Linux)."""
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    end_orphan(parent)
+
+
+def end_orphan(parent: int, *_: object) -> None:
+    """End this process if its parent, given by its id, has ended."""
     if os.getppid() != parent:
         os._exit(1)
 

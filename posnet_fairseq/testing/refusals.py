@@ -21,7 +21,9 @@ def a_prompt_is_refused(mixer: TokenMixer) -> None:
             steps(mixer, query[:, :before], memory, context, state)
         prompt = functools.partial(mixer.step, query[:, before:], state)
         refused(prompt, "takes one new token of every hypothesis")
-    refused(lambda: mixer.step(query[:1, :1], begin(mixer, memory, context)), "every hypothesis, (2, 1, D)")
+    refused(
+        lambda: mixer.step(query[:1, :1], begin(mixer, memory, context)), f"every hypothesis, (2, 1, {mixer.embed_dim})"
+    )
 
 
 def another_type_is_refused(mixer: TokenMixer) -> None:
@@ -75,6 +77,10 @@ def arguments_that_do_not_fit_are_refused(mixer: TokenMixer) -> None:
 
     for wrong in (mask[:1], mask[:, :1], mask.byte()):
         call_refused("padding_mask", padding_mask=wrong)
+    of_memory = ("memory_positions",) if mixer.place == "cross" else ()
+    for name in ("positions", *of_memory):
+        for vectors in (query[..., 0], query):
+            call_refused(f"{name} of the shape", **{name: vectors})
     for ratio in (1.5, (0, 1), (1, 0), (1,)):
         call_refused("give source tokens and target tokens", length_ratio=ratio)
     if mixer.place != "cross":

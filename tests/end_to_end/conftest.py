@@ -21,7 +21,7 @@ def data(tmp_path_factory):
     return binary
 
 
-OTHERS = [pytest.param("transformer_pos_tiny", marks=pytest.mark.thorough)]
+OTHERS = [pytest.param(arch, marks=pytest.mark.thorough) for arch in ("aposnet_tiny", "transformer_pos_tiny")]
 
 
 @pytest.fixture(scope="session", params=["rposnet_tiny", *OTHERS])

@@ -65,7 +65,7 @@ def test_posnet_run_trains_and_compares_it(plugin, tmp_path):
 
     own = ("--user-dir", "my_plugin")
     where = ("--data", data, "--runs", "runs", *SMALL, f"--options={commands.NARROW} --dropout 0", *own)
-    output = posnet("posnet-run", "compare", "--mixers", "alibi,decay", *where)
+    output = posnet("posnet-run", "compare", "--mixers", "transformer_pos,alibi,decay", *where)
     gates = [line.split()[:2] for line in output.splitlines() if line.startswith(("alibi ", "decay "))]
     assert gates == [["alibi", "none"], ["decay", "gelu"]]
     said = posnet("posnet-run", "corpus", "--mixer", "alibi", *where)

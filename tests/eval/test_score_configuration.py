@@ -48,7 +48,7 @@ SET = {"reference": "test.de", "outputs": {"base": "base.txt"}}
         ({"columns": {"params": {"bass": 1, "base": 2}}}, "comparison.yaml: bass not among the systems."),
         ({"systems": ["base", "base"]}, "comparison.yaml: a system is there twice."),
         ({"systems": {1: "a", "1": "b"}}, "comparison.yaml: a key is there twice, as a number and as text."),
-        ({"systems": {False: "Norwegian", "sv": "Swedish"}}, "comparison.yaml: YAML reads a key as False, as"),
+        ({"systems": {False: "Norwegian", "sv": "Swedish"}}, "comparison.yaml: YAML reads a key as False, such"),
         # files
         ({"pictures": {"a": "nowhere.png"}}, "nowhere.png: there is no such file"),
         ({"test_sets": {"x": SET | {"outputs": {"base": ["a", "./x/../a"]}}}}, "a file is given twice as a run"),

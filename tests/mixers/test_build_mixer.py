@@ -127,7 +127,7 @@ def test_wrong_calls_are_told():
         mixer.step(x[:, :1, :8], mixer.init_state(2))
     mixer, state = build("rposnet", "decoder"), build("rposnet", "decoder").init_state(2)
     mixer.step(x[:, :1], state)
-    with pytest.raises(UsageError, match="rows 1: the tables of step 1 need 2 or more"):
+    with pytest.raises(UsageError, match="rows 1: tables for position 1 need 2 or more"):
         mixer.step(x[:, :1], state, rows=1)
 
 

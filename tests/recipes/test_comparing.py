@@ -63,8 +63,11 @@ def test_mixers_or_a_file():
             chosen(path, mixers)
 
 
-def test_lists_that_come_with_posnet_have_names():
+def test_lists_that_come_with_posnet_have_names(monkeypatch, tmp_path):
     assert find_list("table-4").name == "table-4.txt"
+    (tmp_path / "mixers").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert find_list("mixers").name == "mixers.txt", "a directory is no list"
     assert find_list(str(LISTS[0])) == LISTS[0]
 
 
@@ -281,8 +284,8 @@ def test_options_of_the_last_system_are_looked_at_before_the_first_begins(monkey
 
 
 # What posnet-run does with a command that speaks for itself, and with one of a stage.
-ATTACHED = "run_attached(['bash', '-c', 'echo $$; exec sleep 600'])"
-STAGE = "do(CommandStage(Path('run'), 'work', ['bash', '-c', 'echo $$; exec sleep 600']))"
+ATTACHED = "run_attached(['bash', '-c', 'echo $$; exec sleep 100000'])"
+STAGE = "do(CommandStage(Path('run'), 'work', ['bash', '-c', 'echo $$; exec sleep 100000']))"
 POOL = """
 @dataclasses.dataclass(frozen=True)
 class Settings:
@@ -291,7 +294,7 @@ class Settings:
     gpus: None = None
     stages: tuple = ()
 
-command = ['bash', '-c', 'echo $$; exec sleep 600']
+command = ['bash', '-c', 'echo $$; exec sleep 100000']
 jobs.run = lambda settings, work: do(CommandStage(settings.run, 'work', command), work)
 jobs.failures([Settings()], [Share({})])
 """

@@ -1,6 +1,7 @@
 import errno
 import os
 import stat
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ import torch
 from posnet_fairseq.shared import files
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import explain
-from posnet_fairseq.shared.files import read_lines, write_lines
+from posnet_fairseq.shared.files import check_place, read_lines, write_lines
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.text.plain import read_parallel
 
@@ -85,6 +86,22 @@ def test_too_little_memory_is_said(make):
     with pytest.raises((RuntimeError, MemoryError)) as error:
         make()
     assert explain(error.value) == "there is not enough memory for this. Give smaller sizes, lengths or batches."
+
+
+def test_a_working_directory_that_was_removed_is_named(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(FileNotFoundError) as error:
+        Path("x").absolute()
+    assert explain(error.value) == "the working directory no longer exists. Change to another one."
+    monkeypatch.chdir(tmp_path)
+    assert explain(error.value) is None, "then it had another cause"
+
+
+def test_no_descriptor_has_so_large_a_number(tmp_path):
+    with pytest.raises(UsageError, match="/dev/fd/99999999999"):
+        check_place("/dev/fd/99999999999")
 
 
 def test_permissions_of_an_old_file_stay(tmp_path):

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 # Seconds after which a test takes a process for one that hangs. A busy machine takes minutes for what takes seconds.
+# What is to be killed must last longer by far.
 PATIENCE = 600
 
 

@@ -42,10 +42,11 @@ def gradients(model, tokens):
     return [parameter.grad for parameter in model.parameters()]
 
 
-@pytest.mark.thorough  # 10 s; quick: test_the_command_compiles
-def test_training_has_equal_gradients_and_validation_is_not_compiled(graphs):
+@pytest.mark.parametrize("mixer", ["rposnet", "attention"])
+@pytest.mark.thorough  # 20 s; quick: test_the_command_compiles
+def test_training_has_equal_gradients_and_validation_is_not_compiled(graphs, mixer):
     torch.manual_seed(1)
-    plain, compiled = (build_model("attention", compile=compile).double() for compile in (False, True))
+    plain, compiled = (build_model(mixer, compile=compile).double() for compile in (False, True))
     compiled.load_state_dict(plain.state_dict())
     assert list(compiled.state_dict()) == list(plain.state_dict())
     batches = [torch.randint(4, WORDS, (3, length)) for length in (7, 9, MAX_POSITIONS)]

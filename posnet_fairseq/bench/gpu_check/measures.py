@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None) -> None:
     """Print the memory of training steps: estimated as by posnet-mixers --memory, and that of fairseq-train."""
     folder, has_gpu = Path((arguments or sys.argv[1:])[0], "memory"), torch.cuda.is_available()
     rows, words = (ON_GPU, 30000) if has_gpu else (ON_CPU, 500)
-    if not (folder / "bin" / "dict.de.txt").exists():
+    if not (folder / "bin" / "train.en-de.de.idx").exists():  # which is written last
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / "train", UPDATES * 16384 // LENGTH, words, LENGTH - 1)
         made = "fairseq-preprocess --source-lang en --target-lang de --joined-dictionary".split()

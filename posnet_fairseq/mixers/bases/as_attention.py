@@ -26,7 +26,7 @@ def as_attention(
         length_ratio: γ as source tokens, target tokens, in cross-attention.
 
     Raises:
-        UsageError: `mixer` is no mixer, or the length ratio is not for it.
+        UsageError: `mixer` is no mixer, or a length ratio is given outside cross-attention.
 
     Example::
 

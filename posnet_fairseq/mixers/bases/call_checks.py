@@ -145,7 +145,8 @@ def check_vectors(name: str, vectors: Tensor | None, width: int) -> None:
 
 def check_step(settings: MixerSettings, query: Tensor, state: DecodingState, rows: int | None) -> None:
     """Refuse a query that is not one token of every hypothesis, and steps beyond the positions of mixer or tables."""
-    batch_size, max_positions = state.batch_size, settings.max_positions  # None in an exported graph, where it is open
+    batch_size = state.batch_size  # None in an exported graph, where it is open
+    max_positions = settings.max_positions
     fits = query.dim() == 3 and query.shape[1:] == (1, settings.embed_dim)
     if not fits or (batch_size is not None and query.size(0) != batch_size):
         raise UsageError(
@@ -164,4 +165,4 @@ def check_step(settings: MixerSettings, query: Tensor, state: DecodingState, row
             "max_positions."
         )
     if batch_size is not None and rows is not None and rows <= state.position:
-        raise UsageError(f"rows {rows}: the tables of step {state.position} need {state.position + 1} or more.")
+        raise UsageError(f"rows {rows}: tables for position {state.position} need {state.position + 1} or more.")
