@@ -20,7 +20,7 @@ def trains(options):
 
 def vectors(folder):
     """Of another width than the model's."""
-    (folder / "vectors").write_text("2 3\na1 0.1 0.2 0.3\nw1 0.1 0.2 0.3\n")
+    (folder / "vectors").write_text("1 3\n</s> 0.1 0.2 0.3\n")
 
 
 def begun(folder):
@@ -48,7 +48,7 @@ ROWS = [
     refused("--restore-file none.pt", "--restore-file none.pt: there is no such checkpoint"),
     refused("--restore-file run", "--restore-file run: there is no such checkpoint"),
     refused("--finetune-from-model run", r"--finetune-from-model run is a directory\. Give a checkpoint in it"),
-    refused("--encoder-embed-path vectors", "--encoder-embed-path vectors: give a text .* and 16 numbers", vectors),
+    refused("--encoder-embed-path vectors", "vectors: give a text file .* and 64 numbers", vectors),
     refused("--distributed-world-size 2000", "this machine has .* GPUs", makes=()),
     # What was begun otherwise.
     refused(
