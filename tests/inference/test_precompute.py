@@ -61,8 +61,8 @@ def test_tables_of_a_shorter_length(tmp_path, mixer):
 
 def test_mixers_without_energies_keep_their_positions(monkeypatch):
     """None of posnet's own reads any."""
-    monkeypatch.setattr(get_mixer("lightconv"), "reads_positions", True)
-    model = build_model("lightconv", cross_mixer="rposnet", length_ratio="1.25")
+    monkeypatch.setattr(get_mixer("attention"), "reads_positions", True)
+    model = build_model("attention", cross_mixer="rposnet", length_ratio="1.25")
     before = model.encoder.positions.for_mixers(3)
     precompute_energies(model)
     torch.testing.assert_close(model.encoder.positions.for_mixers(3), before)
