@@ -62,8 +62,8 @@ def _fetch_part(url: str, file: BinaryIO, start: int, end: int | None, bar: Bar)
                 raise ConnectionError("it sends nothing")
         except (TimeoutError, http.client.HTTPException, ConnectionError, urllib.error.URLError) as error:
             file.flush()
-            none = isinstance(error, urllib.error.URLError) and file.tell() == first
-            if none or isinstance(error, http.client.InvalidURL):
+            unreachable = isinstance(error, urllib.error.URLError) and file.tell() == first
+            if unreachable or isinstance(error, http.client.InvalidURL):
                 raise  # there is no network, or no such server; one that served bytes is waited for
             tries = tries + 1 if file.tell() == before else 0
             if tries == TRIES:

@@ -5,7 +5,7 @@ import functools
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -188,13 +188,10 @@ def run(experiment: Experiment, report: ProgressReporter) -> Result:
     get_metric("bleu", MetricOptions(translation.vocabulary.languages[1]))  # refused now, not after hours
     placed = translation.place(experiment.adc_bits[0])
     record = experiment.describe() | {
-        "test": [hashlib.sha256("\n".join(lines).encode()).hexdigest() for lines in (source, reference)],
+        "test": _hashes((source, reference)),
         "search": {name: getattr(translation.settings, name) for name in RECORDED},
         "positions": list(translation.longest),
-        "vocabulary": [
-            hashlib.sha256("\n".join(dictionary.symbols).encode()).hexdigest()
-            for dictionary in translation.vocabulary.dictionaries
-        ],
+        "vocabulary": _hashes(dictionary.symbols for dictionary in translation.vocabulary.dictionaries),
         "weights on crossbars": placed,
     }
     experiment.out.mkdir(parents=True, exist_ok=True)
@@ -230,6 +227,10 @@ def run(experiment: Experiment, report: ProgressReporter) -> Result:
     written = record | about | {"scores": rows}
     write_lines(experiment.out / REPORT, [json.dumps(written, indent=1, ensure_ascii=False)])
     return result
+
+
+def _hashes(texts: Iterable[Iterable[str]]) -> list[str]:
+    return [hashlib.sha256("\n".join(lines).encode()).hexdigest() for lines in texts]
 
 
 def _refuse_other(folder: Path, record: Mapping[str, Any]) -> None:

@@ -39,7 +39,7 @@ def updates_of(run):
 
 @pytest.mark.parametrize(
     ("batches", "interval", "updates"),
-    [(TEN, 10, 30), (FOUR, 5, 20), (SEVEN, 4, 28)],
+    [(TEN, 10, 30), (FOUR, 4, 12), (FOUR, 5, 20), (SEVEN, 4, 28)],
 )
 @pytest.mark.thorough  # 5 s
 def test_every_interval_has_its_checkpoint(monkeypatch, data, tmp_path, batches, interval, updates):

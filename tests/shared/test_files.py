@@ -99,7 +99,7 @@ def test_a_working_directory_that_was_removed_is_named(tmp_path, monkeypatch):
     assert explain(error.value) is None, "then it had another cause"
 
 
-def test_no_descriptor_has_so_large_a_number(tmp_path):
+def test_no_descriptor_has_so_large_a_number():
     with pytest.raises(UsageError, match="/dev/fd/99999999999"):
         check_place("/dev/fd/99999999999")
 

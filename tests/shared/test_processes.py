@@ -32,7 +32,7 @@ def test_an_interrupt_ends_at_once():
             os.killpg(parent.pid, signal.SIGINT)
             time.sleep(0.15)
         parent.wait(timeout=PATIENCE)
-    wait_until(lambda: not any(map(is_alive, workers)), "a worker lives on")
+    assert not any(map(is_alive, workers))
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
@@ -43,6 +43,7 @@ def test_no_process_outlives_its_parent(how):
         while len(workers) < 2:
             workers.add(int(parent.stdout.readline()))
         parent.send_signal(how)
+    assert parent.returncode == -how
     wait_until(lambda: not any(map(is_alive, workers)), "a worker lives on")
 
 
