@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 import re
 import statistics
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from posnet_fairseq.runs.training import gpu_memory, progress, training_speed
 from posnet_fairseq.shared.command import NO_READER
 from posnet_fairseq.shared.errors import UsageError, flag, visible
 from posnet_fairseq.shared.files import replacing
-from posnet_fairseq.shared.processes import ending_with_this
+from posnet_fairseq.shared.processes import run_attached
 from posnet_fairseq.shared.records import Record
 from posnet_fairseq.shared.schema import read_yaml
 from posnet_fairseq.text.card import DatasetCard
@@ -169,11 +168,10 @@ class Comparison:
             temporary.write_text(yaml.safe_dump(plan, sort_keys=False, allow_unicode=True, width=120), encoding="utf-8")
         logs = {self.labels[name]: [run / "train.log" for run in runs] for name, runs in self.runs.items()}
         curves.draw(logs, self.folder / "curves", ("loss", "validation loss"), ("png",))
-        score = ["posnet-score", "--config", str(path), "--out", str(self.folder / "report")]
-        done = subprocess.run(score, preexec_fn=ending_with_this())
-        if done.returncode == NO_READER:
+        code = run_attached(["posnet-score", "--config", str(path), "--out", str(self.folder / "report")])
+        if code == NO_READER:
             raise BrokenPipeError  # the report is written
-        if done.returncode:
+        if code:
             raise UsageError(f"posnet-score --config {path} failed: see above. The runs are kept.")
 
     def columns(self) -> dict[str, dict[str, Any]]:

@@ -15,7 +15,7 @@ from posnet_fairseq.runs.devices import gpus
 from posnet_fairseq.runs.parsers import accepting, folder, one_of, several, whole_number
 from posnet_fairseq.runs.run_settings import short
 from posnet_fairseq.runs.settings import Settings, refuse, setting
-from posnet_fairseq.runs.single_run import run_attached, say
+from posnet_fairseq.runs.single_run import run_or_exit, say
 from posnet_fairseq.runs.training import Training, best_validation, train, training_speed
 from posnet_fairseq.shared.common_options import versions
 from posnet_fairseq.shared.errors import UsageError
@@ -111,11 +111,11 @@ def _prepared(text: Path | None) -> Path:
     else:
         source = Path("data", "quickstart.en-de")
         if not (source / "dataset.json").exists():
-            run_attached(prepare("quickstart.en-de", source))
+            run_or_exit(prepare("quickstart.en-de", source))
         # Its sentences are sorted and do not belong together; in their order each would give the next one away.
         sets = [word for part in ("train", "valid", "test") for word in (f"--{part}", str(source / f"{part}.en"))]
         sets += ["--shuffle", "1", "--no-bytes"]  # as its published figures
-    run_attached(prepare("text", data, *sets))
+    run_or_exit(prepare("text", data, *sets))
     return data
 
 

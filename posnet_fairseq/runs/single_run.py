@@ -7,7 +7,6 @@ again.
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings, Tran
 from posnet_fairseq.runs.settings import given
 from posnet_fairseq.runs.training import LENGTH, train
 from posnet_fairseq.shared.errors import UsageError, visible
-from posnet_fairseq.shared.processes import cores, elsewhere, ending_with_this
+from posnet_fairseq.shared.processes import cores, elsewhere, run_attached
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.shared.records import Record, digest
 from posnet_fairseq.text.card import CARD
@@ -99,7 +98,7 @@ class Run:
         if settings.machine:
             record = Record(settings.run / "train.json")
             if not record.finished or record.is_exceeded(LENGTH, settings.updates):
-                run_attached(training.command, work.environment)
+                run_or_exit(training.command, work.environment)
             else:
                 say(f"{shown(settings.run)}: train is done; the first machine continues without this one")
             return
@@ -197,13 +196,12 @@ def prepare_data(settings: RunSettings) -> None:
         check_options([settings])
         settings.runs_folder.mkdir(parents=True, exist_ok=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        run_attached(commands.prepare(settings.dataset, folder))
+        run_or_exit(commands.prepare(settings.dataset, folder))
 
 
-def run_attached(command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-    """Run a command that speaks for itself, and that ends with this process; end with its exit code if it fails."""
-    code = subprocess.run(command, env=os.environ | (environment or {}), preexec_fn=ending_with_this()).returncode
-    if code:
+def run_or_exit(command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+    """Run a command that speaks for itself; end with its exit code if it fails."""
+    if code := run_attached(command, environment):
         sys.exit(code if code > 0 else 128 - code)
 
 

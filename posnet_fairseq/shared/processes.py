@@ -7,10 +7,11 @@ import functools
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import util
@@ -150,6 +151,16 @@ def end_orphan(parent: int, *_: object) -> None:
 def ending_with_this() -> Callable[[], None]:
     """Return a ``preexec_fn`` for :class:`subprocess.Popen`: the new process is killed when this one ends."""
     return functools.partial(die_with_parent, os.getpid())
+
+
+def run_attached(command: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
+    """Run a command that speaks for itself and ends with this process, and return its exit code.
+
+    Of posnet's own commands, one started with ``--quiet`` starts others with it.
+    """
+    quiet = command[0].startswith("posnet-") and getattr(sys.stderr, "name", "") == os.devnull
+    whole = [*command, *["--quiet"] * quiet]
+    return subprocess.run(whole, env=os.environ | (environment or {}), preexec_fn=ending_with_this()).returncode
 
 
 _function: Callable[[Any], Any] | None = None  # of this worker

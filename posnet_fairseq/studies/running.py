@@ -17,7 +17,7 @@ from posnet_fairseq.runs.devices import Device, shares
 from posnet_fairseq.runs.jobs import do_all
 from posnet_fairseq.runs.run_settings import RunSettings, TranslationData, hyperparameters
 from posnet_fairseq.runs.settings import Settings, given, refuse, setting
-from posnet_fairseq.runs.single_run import Run, check_options, prepare_data, run_attached, say, stage_of
+from posnet_fairseq.runs.single_run import Run, check_options, prepare_data, run_or_exit, say, stage_of
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_folder
 from posnet_fairseq.shared.progress import shown
@@ -218,7 +218,7 @@ def model_of(settings: RunSettings) -> dict[str, int]:
     """Return the number of parameters with stored energies, and the bytes of the folder of posnet-export."""
     with tempfile.TemporaryDirectory(dir=settings.run) as place:
         out, model = Path(place, "model"), settings.run / MODEL
-        run_attached(["posnet-export", str(model), "--data", str(settings.data_folder), "--out", str(out)])
+        run_or_exit(["posnet-export", str(model), "--data", str(settings.data_folder), "--out", str(out)])
         size = sum(path.stat().st_size for path in out.iterdir())
     return {"parameters": parameters(settings.run), "folder_bytes": size}
 

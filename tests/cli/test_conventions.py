@@ -1,6 +1,7 @@
 """What all commands have in common: options, exit codes, and ends of their output."""
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from posnet_fairseq import __version__
 from posnet_fairseq.shared import common_options, records
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.processes import run_attached
 from posnet_fairseq.shared.progress import ProgressReporter
 from support.commands import COMMANDS, ROOT, run_program
 
@@ -130,6 +132,16 @@ def test_quiet_prints_results_and_errors_only(capsys):
         out, err = run(["--quiet"], prints_result)
         assert out == expected
         assert re.fullmatch(r"\S+: error: it is wrong\.\n", err)
+
+
+@pytest.mark.parametrize(("options", "expected"), [([], " data\n"), (["--quiet"], " data --quiet\n")])
+def test_quiet_reaches_the_commands_that_a_command_starts(capfd, tmp_path, monkeypatch, options, expected):
+    program = tmp_path / "posnet-prepare"
+    program.write_text('#!/bin/sh\necho "$0 $*"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    parsed_by(argparse.ArgumentParser)(lambda _: run_attached([program.name, "data"]))(options)
+    assert capfd.readouterr().out == f"{program}{expected}"
 
 
 def test_quiet_before_and_behind_a_subcommand():

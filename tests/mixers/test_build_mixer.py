@@ -70,6 +70,7 @@ def test_memory_of_another_width():
     ("name", "arguments", "sentence"),
     [
         ("rposnett", {}, "name rposnett: there is no such mixer. .* Did you mean rposnet"),
+        ("transformer_pos", {}, r"name transformer_pos: there is no such mixer. .* Did you mean attention\?"),
         ("rposnet", {"gate": "sigmoid"}, "gate sigmoid: choose one of none, gelu, glu"),
         ("rposnet", {"num_heads": 3}, r"num_heads 3 must divide embed_dim 16\. Change one of the two"),
         ("rposnet", {"memory_dim": 8}, "memory_dim 8: self-attention mixes its queries"),

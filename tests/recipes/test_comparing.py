@@ -305,7 +305,7 @@ from posnet_fairseq.cli.run import end_by_signals
 from posnet_fairseq.runs import jobs
 from posnet_fairseq.runs.command_stage import CommandStage, do
 from posnet_fairseq.runs.devices import Share
-from posnet_fairseq.runs.single_run import run_attached
+from posnet_fairseq.shared.processes import run_attached
 end_by_signals()
 """
 

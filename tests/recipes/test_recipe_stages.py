@@ -19,12 +19,15 @@ def python(code):
 
 def test_options_are_settings_but_for_those_that_change_no_result():
     command = "fairseq-train data --lr 1e-3 --betas (0.9,0.98) --cpu --update-freq 8 --share --max-tokens 300 --seed -1"
+    command += " --dropout=0.2 --num-workers=2 --arguments=a=b"
     expected = {
         "argument 1": "data",
         "--lr": "1e-3",
         "--betas": "(0.9,0.98)",
         "--share": "",
         "--seed": "-1",
+        "--dropout": "0.2",
+        "--arguments": "a=b",
         "more": "x=y",
     }
     assert settings_of(command.split(), {"more": "x=y"}) == expected
