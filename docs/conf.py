@@ -25,7 +25,7 @@ PICTURES = {
         "A man in a red hat is playing the guitar on the street.",
     ),
     "quickstart": (
-        "tiny model after 1,000 updates on the quickstart's corpus, with the sign of posnet 0.1, m - n",
+        "tiny model after 1,000 updates on the quickstart's corpus, by offsets m - n (negative for earlier tokens)",
         "Restart the server to apply the new settings.",
     ),
 }
