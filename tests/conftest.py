@@ -13,7 +13,10 @@ from support.checkpoints import checkpoint
 # Commands of hostile use that take seconds: in a process of their own, or drawing every head.
 SLOW_ROWS = ("fairseq-", "posnet-plot weights")
 # Files that take minutes without a slow test.
-LONG = ("test_first_hour", "test_documented_commands", "test_gpu_check", "test_simulated", "test_runs")
+LONG = (
+    *("test_first_hour", "test_documented_commands", "test_gpu_check", "test_simulated", "test_runs"),
+    *("test_init_checkpoint", "test_studies", "test_compile", "test_training_memory"),
+)
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers

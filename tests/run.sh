@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Linter and quick tests, about 4 minutes on 2 cores; makes the environment if there is none.
-# --all: linter, type checker and all tests, the thorough and the slow ones too, as CI runs them.
+# Linter and quick tests, 4 to 6 minutes on 2 cores; makes the environment if there is none.
+# --all: all tests, the type checker and other thorough and slow ones too, as CI runs them.
 # Further arguments go to pytest: bash tests/run.sh -k rposnet, bash tests/run.sh --all tests/recipes
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -14,7 +14,6 @@ ruff check .
 ruff format --check .
 if [ "${1:-}" = --all ]; then
     shift
-    mypy
     chosen=(-m "")
 fi
 # Two files at a time, on two cores; -n 0 turns it off, as for a debugger. In the order of

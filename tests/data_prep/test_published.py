@@ -1,5 +1,6 @@
 """The four published datasets, end to end, from archives in their layouts on a server."""
 
+import functools
 import gzip
 import io
 import json
@@ -49,9 +50,23 @@ class Made:
         return list(zip(*self.sides(name, middle), strict=True))
 
 
+@pytest.fixture(scope="module")
+def once(tmp_path_factory):
+    """A function that makes a dataset, which tests leave as it is."""
+    server = archives.Server()
+
+    @functools.cache
+    def make(name):
+        with pytest.MonkeyPatch.context() as patch:
+            return Made(name, tmp_path_factory.mktemp(name), server, patch)
+
+    yield make
+    server.close()
+
+
 @pytest.fixture
-def made(request, tmp_path, server, monkeypatch):
-    return Made(request.param, tmp_path, server, monkeypatch)
+def made(request, once):
+    return once(request.param)
 
 
 def moses(language, hyphens):
@@ -164,9 +179,9 @@ def test_card_and_translation_agree_with_the_data(made):
         assert pipeline.decode(pieces) == words.join(words.split(line))
 
 
-@pytest.mark.parametrize("made", ["wmt18.en-zh"], indirect=True)
 @pytest.mark.thorough  # 9 s
-def test_text_that_needs_a_registration_is_used_where_it_is(made, tmp_path, capsys):
+def test_text_that_needs_a_registration_is_used_where_it_is(server, monkeypatch, tmp_path, capsys):
+    made = Made("wmt18.en-zh", tmp_path, server, monkeypatch)
     prepare.main([*made.arguments, "--dry-run"])
     assert "CWMT, which one must register for, is left out" in " ".join(capsys.readouterr().out.split())
     for folder, stem, ending in (("casia2015", "casia2015", "ch"), ("neu2017", "NEU", "cn")):

@@ -102,8 +102,8 @@ def test_api_pages_have_the_docstrings(site):
         assert re.search(rf'id="posnet_[\w.]+{name}"', page), name
 
 
-def test_pages_can_be_edited_where_the_repository_is_known(tmp_path):
-    command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", "-d", tmp_path / "cache", DOCS, tmp_path / "site"]
+def test_pages_can_be_edited_where_the_repository_is_known(site, tmp_path):
+    command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", "-d", site / "cache", DOCS, tmp_path / "site"]
     address = {
         "READTHEDOCS_GIT_CLONE_URL": "https://github.com/somebody/posnet.git",
         "READTHEDOCS_GIT_IDENTIFIER": "v1",

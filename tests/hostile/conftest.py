@@ -7,6 +7,7 @@ from support import commands
 from support.building import build_language_model
 from support.checkpoints import language_model_checkpoint
 from support.corpus import prepared
+from support.hostile import SHAPE
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +22,7 @@ def world(tmp_path_factory):
     patch = pytest.MonkeyPatch()
     patch.chdir(folder)
     saving = "--max-update 15 --save-interval-updates 5 --no-epoch-checkpoints --best-checkpoint-metric ppl".split()
-    commands.call(patch, "train", *commands.train_arguments("data", "run", *saving))
+    commands.call(patch, "train", *commands.train_arguments("data", "run", *SHAPE, *saving))
     commands.run_program(patch, "posnet-average", "run", "--num", "2", "--out", "model.pt")
     patch.undo()
     (folder / "lm").mkdir()

@@ -48,13 +48,13 @@ ROWS = [
     refused("--restore-file none.pt", "--restore-file none.pt: there is no such checkpoint"),
     refused("--restore-file run", "--restore-file run: there is no such checkpoint"),
     refused("--finetune-from-model run", r"--finetune-from-model run is a directory\. Give a checkpoint in it"),
-    refused("--encoder-embed-path vectors", "vectors: give a text file .* and 64 numbers", vectors),
+    refused("--encoder-embed-path vectors", "vectors: give a text file .* and 32 numbers", vectors),
     refused("--distributed-world-size 2000", "this machine has .* GPUs", makes=()),
     # What was begun otherwise.
     refused(
         "--arch aposnet_tiny", "trained with --encoder-self-mixer rposnet .* but the options say aposnet", begun, ()
     ),
-    refused("--encoder-embed-dim 32 --decoder-embed-dim 32", "the checkpoint does not fit the options", begun, ()),
+    refused("--encoder-embed-dim 16 --decoder-embed-dim 16", "the checkpoint does not fit the options", begun, ()),
     refused("--optimizer sgd", "made with another --criterion or --optimizer", begun, ()),
     refused(
         "--max-update 20",

@@ -8,7 +8,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
 # Options that make a model small, for commands of documents.
-NARROW = " ".join(f"--{side}-embed-dim 32 --{side}-ffn-embed-dim 32" for side in ("encoder", "decoder"))
+NARROW = " ".join(
+    f"--{side}-embed-dim 32 --{side}-ffn-embed-dim 32 --{side}-attention-heads 2" for side in ("encoder", "decoder")
+)
 ONE_LAYER = "--encoder-layers 1 --decoder-layers 1"
 
 _FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", flags=re.DOTALL | re.MULTILINE)

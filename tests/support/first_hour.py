@@ -21,7 +21,7 @@ LEFT_OUT = {
 # What is put behind commands that match a pattern, so that they end within minutes.
 BEHIND = {
     # Two validations, and translations of few tokens: models of so few updates have nothing to say.
-    r"bash recipes/quickstart\.sh": "--updates 60 --interval 30 --beam 1 --max-len-a 0 --max-len-b 8",
+    r"bash recipes/quickstart\.sh": "--updates 12 --interval 6 --beam 1 --max-len-a 0 --max-len-b 8",
     r"bash recipes/(wmt|compare)|posnet-run corpus ": "--dry-run",
     r"fairseq-train .*--arch \w+_base ": f"--cpu {documents.ONE_LAYER} {documents.NARROW} --max-tokens 400 "
     "--update-freq 1 --max-update 8 --save-interval-updates 1",

@@ -20,6 +20,11 @@ from posnet_fairseq.shared.processes import repaired
 from support import commands
 
 ENDS = 2  # the exit code of a refusal
+# Of models that are small, as each row has copies of them, with matrices that are not square.
+SHAPE = [
+    *"--encoder-layers 1 --encoder-embed-dim 32 --encoder-ffn-embed-dim 64 --encoder-attention-heads 2".split(),
+    *"--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 64 --decoder-attention-heads 2".split(),
+]
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,7 @@ def train(options, monkeypatch):
     """Run a short training and return its exit code; errors are printed as by fairseq's commands with the plugin."""
     short = "--max-update 4 --save-interval-updates 2 --no-epoch-checkpoints".split()
     try:
-        commands.call(monkeypatch, "train", *commands.train_arguments("data", "trained", *short, *options))
+        commands.call(monkeypatch, "train", *commands.train_arguments("data", "trained", *SHAPE, *short, *options))
     except Exception as error:
         sentence = explain(error)
         if sentence is None:
