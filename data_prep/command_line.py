@@ -23,7 +23,7 @@ from posnet_fairseq.text.languages import TAG, code_of, tag_of
 
 MOST = 10**9  # of anything that is counted
 # The least of each number that may be given.
-LEAST = {"pieces": 1, "merges": 1, "min_length": 1, "max_length": 1, "max_ratio": 1, "valid_every": 2}
+LEAST = {"pieces": 3, "merges": 1, "min_length": 1, "max_length": 1, "max_ratio": 1, "valid_every": 2}
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -61,7 +61,7 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
             f"--{name}", required=required, nargs="+", action="extend", type=a_path, metavar="FILE", help=text
         )
     for side, number in (("source", "first"), ("target", "second")):
-        code = f"language, as de, gsw, zh_CN or eng_Latn (default: the ending of the {number} file)"
+        code = f"language, such as de, gsw, zh_CN or eng_Latn (default: the ending of the {number} file)"
         parser.add_argument(f"-{side[0]}", f"--{side}-lang", help=code)
     like = "reuse the tokenizers, subwords and dictionaries of this dataset, as for fine-tuning"
     parser.add_argument("--like", type=a_path, metavar="DATA", help=like)
@@ -114,9 +114,7 @@ def check(options: argparse.Namespace) -> None:
     """Refuse options of a command line that are wrong by themselves."""
     if not options.list and options.dataset is None:
         raise UsageError("name a dataset, or give --list to see all of them.")
-    check_numbers(
-        options, **{name: (least, MOST) for name, least in LEAST.items() if getattr(options, name, None) is not None}
-    )
+    check_numbers(options, **{name: (least, MOST) for name, least in LEAST.items() if name in options})
     if options.dataset is not None:
         check_numbers(options, workers=(1, 1000))
         check_for_fairseq(options.out, f"--out {options.out}", True)
@@ -165,8 +163,8 @@ def _languages(options: argparse.Namespace, sets: Mapping[str, Sequence[Path]]) 
     for name, tag in zip(("--source-lang", "--target-lang"), given, strict=True):
         if not TAG.fullmatch(tag):
             raise UsageError(
-                f"{f'{name} {tag}'.rstrip()}: give a language, as de, gsw, zh_CN or eng_Latn. Without it, the files' "
-                "endings are taken if they are languages."
+                f"{f'{name} {tag}'.rstrip()}: give a language, such as de, gsw, zh_CN or eng_Latn. Without it, the "
+                "files' endings are taken if they are languages."
             )
     if chosen[0] == chosen[1]:
         raise UsageError(f"source and target are both {chosen[0]}. Give --source-lang and --target-lang.")
@@ -207,6 +205,10 @@ class Preparation:
     files: Sequence[Archive] = ()  # that must be downloaded
     note: str = ""  # a sentence for the user
     pairs: Mapping[str, int] = field(default_factory=dict)  # of each set, which the result should have
+
+    def loads_in(self, stages: Sequence[FolderStage]) -> bool:
+        """Return whether files are downloaded by one of these stages."""
+        return not {*(self.read.after or (self.read,))}.isdisjoint(stages)
 
 
 def preparation(options: argparse.Namespace, stages: Path, downloads: Downloads) -> Preparation:

@@ -64,7 +64,7 @@ def show_plan(
     for column in ("stage", "writes about", ""):
         table.add_column(column, justify="right" if column == "writes about" else "left")
     for file in asked.files:
-        state = "cached" if downloads.cached(file) else "to do" if asked.read in todo else "done"
+        state = "cached" if downloads.cached(file) else "to do" if asked.loads_in(todo) else "done"
         table.add_row(f"download {Path(file.name).name}", "?" if file.size is None else _bytes(file.size), state)
     for stage in pipeline.stages:
         table.add_row(stage.name, _bytes(stage.size), "to do" if stage in todo else "done")
@@ -125,7 +125,7 @@ def main(options: argparse.Namespace) -> None:
     if asked.files:
         check_folder(options.downloads, "--downloads")
     bytes_needed = pipeline.goal.needed()
-    to_load = sum(map(downloads.missing_bytes, asked.files)) if asked.read in pending(pipeline.goal) else 0
+    to_load = sum(map(downloads.missing_bytes, asked.files)) if asked.loads_in(pending(pipeline.goal)) else 0
     if options.dry_run:
         show_plan(out, asked, pipeline, downloads, bytes_needed, to_load)
         return

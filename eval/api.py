@@ -116,7 +116,7 @@ def score(
                 raise UsageError(f"{name} {given[name]!r:.60}: give a value of type {kind.__name__}.")
         if not isinstance(cache, str | PathLike | None):
             raise UsageError(f"cache {cache!r:.60}: give the path of a file.")
-        chosen = metric_names(metrics) if isinstance(metrics, str) else _names(metrics)
+        chosen = metric_names(metrics if isinstance(metrics, str) else ",".join(_names(metrics)))
         settings |= {"metrics": chosen, "cache": None if cache is None else Path(cache)}
         plan = plan_of_one_test_set(
             _outputs(hypotheses),

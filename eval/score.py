@@ -57,9 +57,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--reference", type=a_path, nargs="+", action="extend", help="reference translation, or several"
     )
-    parser.add_argument("-t", "--test-set", help="one of sacreBLEU's test sets instead of these files, as wmt14/full")
+    parser.add_argument("-t", "--test-set", help="one of sacreBLEU's test sets instead, such as wmt14/full")
     parser.add_argument(
-        "-l", "--language-pair", help="as en-de or en-pt-BR (default: endings of --source and --reference)"
+        "-l", "--language-pair", help="such as en-de or en-pt-BR (default: endings of --source and --reference)"
     )
     parser.add_argument(
         "--system",

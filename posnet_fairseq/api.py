@@ -13,8 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypedDict, Unpack, overload
 
-import torch
-
 from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadOptions, TranslationLoadArguments
 from posnet_fairseq.inference.search.search_settings import SETTINGS, SearchSettings
 from posnet_fairseq.inference.searchable import SearchableModel, SearchArguments, results
@@ -71,7 +69,6 @@ class TranslationModel(SearchableModel):
     ) -> list[list[Translation]]: ...
 
     @refuse_unknown_arguments(SETTINGS)
-    @torch.inference_mode()
     def translate(
         self,
         lines: str | Sequence[str],
@@ -125,7 +122,6 @@ class TranslationModel(SearchableModel):
     ) -> list[Translation]: ...
 
     @refuse_unknown_arguments()
-    @torch.inference_mode()
     def score(
         self,
         sources: str | Sequence[str],

@@ -13,8 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack, overload
 
-import torch
-
 from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadArguments, LoadOptions
 from posnet_fairseq.inference.search.search_settings import OF_TEXTS, SETTINGS
 from posnet_fairseq.inference.searchable import SearchableLanguageModel, SearchArguments, results
@@ -49,7 +47,6 @@ class TextModel(SearchableLanguageModel):
     ) -> list[list[Translation]]: ...
 
     @refuse_unknown_arguments(SETTINGS)
-    @torch.inference_mode()
     def generate(
         self,
         lines: str | Sequence[str],

@@ -6,7 +6,6 @@ from itertools import islice
 from pathlib import Path
 
 from posnet_fairseq.shared.progress import Bar
-from posnet_fairseq.shared.stages import RECORD
 from posnet_fairseq.text.binary_format import write
 from posnet_fairseq.text.dictionary import Dictionary
 
@@ -27,9 +26,6 @@ def binarize(
 
     A joined dictionary has all `symbols`, in the training text or not. The bar advances by the tokens that are written.
     """
-    for left in folder.glob("*"):
-        if left.name != RECORD:
-            left.unlink()
     endings = [f".{language}" for language in languages] or [""]
     training = [Path(f"{prefixes['train']}{ending}") for ending in endings]
     if dictionaries:

@@ -31,7 +31,7 @@ def published_before(out: Path, stages: Path) -> str | None:
     Files which posnet-prepare has not made there, or not as they are, are refused.
     """
     card = _card(out)
-    if out.is_dir() and any(out.iterdir()) and not (stages / LOCK).exists() and not card.files:
+    if out.is_dir() and any(out.iterdir()) and not (stages / LOCK).exists() and not card.key:
         raise UsageError(f"{out} exists already, and this posnet-prepare did not make it. Choose another --out.")
     there = {name: state for name, state in card.files.items() if (out / name).is_file()}
     for name, state in there.items():

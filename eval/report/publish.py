@@ -108,7 +108,7 @@ def check(folder: Path, inputs: Iterable[Path]) -> None:
         return
     found = (read_json(path) for path in (folder / "report.json", folder / NOTE))
     report, begun = (each if isinstance(each, dict) else {} for each in found)
-    known = report.get("files", {})  # early versions wrote none
+    known: Any = report.get("files")
     is_report = {"systems", "labels", "test_sets"} <= report.keys() and isinstance(known, dict)
     for name in FILES:
         path = folder / name
@@ -117,7 +117,7 @@ def check(folder: Path, inputs: Iterable[Path]) -> None:
             continue
         if path.is_file() and not path.is_symlink():
             content = digest(path)
-            is_whole = is_report and (name == "report.json" or not known or known.get(name) == content)
+            is_whole = is_report and (name == "report.json" or known.get(name) == content)
             if is_whole or begun.get(name) == content:
                 continue
         raise UsageError(

@@ -93,7 +93,9 @@ def significance_test(comparison: Comparison) -> str:
 def interval(comparison: Comparison) -> str:
     """Return what the 95% intervals of scores are over."""
     over = f"sentences{' and' if comparison.test == SEEDS else ', not'} training seeds"
-    return f"95% interval over {over} ({comparison.resamples:,} bootstrap resamples)"
+    without = [one.name for one in comparison.test_sets if not one.seed_freedom] if comparison.test == SEEDS else []
+    only = f"; on {listed(without)} over sentences only" if without else ""
+    return f"95% interval over {over} ({comparison.resamples:,} bootstrap resamples{only})"
 
 
 def legend(comparison: Comparison) -> list[str]:

@@ -169,9 +169,8 @@ class Comparison:
 
     def marks(self, test_set: TestSetResult, system: str, metric: str) -> list[tuple[str, str]]:
         """Return (symbol, arrow) of significant differences from the baselines, (symbol, "=") of equal outputs."""
-        arrows = {baseline: found.arrow for baseline, found in self.compared(test_set, system, metric)}
-        pairs = zip(SYMBOLS, self.baselines, strict=False)
-        return [(symbol, arrow) for symbol, baseline in pairs if (arrow := arrows.get(baseline))]
+        symbols = dict(zip(self.baselines, SYMBOLS, strict=False))
+        return [(symbols[name], found.arrow) for name, found in self.compared(test_set, system, metric) if found.arrow]
 
     def compared(self, test_set: TestSetResult, system: str, metric: str) -> list[tuple[str, Difference]]:
         """Return (baseline, difference from it) of the baselines that a system is compared with."""

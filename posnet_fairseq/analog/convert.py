@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from posnet_fairseq.analog.crossbar_matrix import CrossbarMatrix, on_crossbars
 from posnet_fairseq.analog.crossbar_parts import linears
 from posnet_fairseq.analog.hardware import PARTS
-from posnet_fairseq.inference.stored_energies import mixers_with_energies
+from posnet_fairseq.inference.stored_energies import is_precomputed, mixers_with_energies
 from posnet_fairseq.mixers.bases.context import Mixed, MixingContext
-from posnet_fairseq.mixers.bases.energies import StoredEnergy
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.shared.errors import UsageError
@@ -131,12 +130,10 @@ def _checked_mixers(model: Transformer) -> list[PositionBasedMixer]:
             f"--on mixing: the weights of {names} cannot be stored, they depend on tokens or on the sentence's length. "
             f"Give one or more of {', '.join(PARTS[1:])}, or another model."
         )
-    for mixer in mixers_with_energies(model):
-        if not all(isinstance(energy, StoredEnergy) for energy in mixer.energies):
-            raise UsageError(
-                f"--on mixing: the energies of {mixer.name} are not stored in this model. Give the model that "
-                "posnet-precompute makes of it."
-            )
+    if mixers_with_energies(model) and not is_precomputed(model):
+        raise UsageError(
+            "--on mixing: energies are not stored in this model. Give the model that posnet-precompute makes of it."
+        )
     return mixers
 
 

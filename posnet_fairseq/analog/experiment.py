@@ -98,9 +98,7 @@ class CrossbarTranslation:
         self._experiment, beam = experiment, experiment.beam
         (self._digital,), self.vocabulary, folder, recorded = load_models([experiment.model], experiment.data)
         self._pipeline = choose_pipeline(folder, self.vocabulary.languages, **experiment.text)
-        self.lowercase = (Path(folder) / CARD).exists() and DatasetCard.read(folder).is_lowercase(
-            self.vocabulary.target_lang
-        )
+        self.lowercase = (folder / CARD).exists() and DatasetCard.read(folder).is_lowercase(self.vocabulary.target_lang)
         self.settings = SearchSettings(**recorded if beam is None else {**recorded, "beam": beam})
         self.settings.check(len(self.vocabulary.target_dictionary))
         self._batches = Batches(lines, self._translator(self._digital))
@@ -137,7 +135,6 @@ class CrossbarTranslation:
         search = BeamSearch([model], self.vocabulary.target_dictionary, self.settings)
         return Translator(search, self.vocabulary, self._pipeline, model.encoder.max_positions())
 
-    @torch.inference_mode()
     def _translations(self, model: Transformer) -> list[str]:
         found = map(self._translator(model).translate, self._batches)
         return [best.text for best, *_ in self._batches.in_order(found)]
@@ -240,7 +237,6 @@ def _refuse_other(folder: Path, record: Mapping[str, Any]) -> None:
         if any(folder.iterdir()):
             raise UsageError(f"--out {folder} has other files. Give another folder, or an empty one.")
         return
-    there.setdefault("vocabulary", record["vocabulary"])  # of a folder that an earlier version filled
     different = changed(there, json.loads(json.dumps(record)))
     if different:
         raise UsageError(

@@ -34,13 +34,16 @@ def count(mixer: str, size: str, words: int, length: int, tile_size: int) -> Cou
     On crossbars is all that :func:`posnet_fairseq.analog.convert.put_on_crossbars` can put there.
     """
     model = counting.build(mixer, size, words)
-    total = Count()
+    total, counts = Count(), dict[str, Count]()  # equal settings count alike
     for part in ("projections", "feed-forward", "output"):
         for _, _, linear in linears(model, part):
             total += _matrix(linear.out_features, linear.in_features, tile_size, length)
     for module in model.modules():
         if isinstance(module, TokenMixer):
-            total += mixing(module, length, tile_size)
+            key = repr(module.settings)
+            if key not in counts:
+                counts[key] = mixing(module, length, tile_size)
+            total += counts[key]
     return total
 
 

@@ -25,7 +25,6 @@ from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.model_loading import build_model
 from posnet_fairseq.inference.precision import prepare_for_inference
 from posnet_fairseq.inference.stored_energies import precompute
-from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError, about
 from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.schema import check_range
@@ -149,9 +148,8 @@ def converted(
 
 def tables(options: Namespace) -> Iterator[Table | str]:
     """Yield what ``posnet-bench decode`` prints."""
-    for mixer in options.mixers:
-        get_mixer(mixer, "--mixers")
     models, task = build(options.mixers, options.checkpoints, options.size, options.words, max(options.lengths))
+    check_range("--beams", max(options.beams), 1, len(task.source_dictionary) - 1)
     for beam in options.beams:
         for length in options.lengths:
             results = run(models, task, options.size, beam, length, options.sentences, options.rounds)

@@ -25,6 +25,7 @@ from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.shared.schema import check_range
 from posnet_fairseq.text import synthetic
 from posnet_fairseq.transformer.architectures import options_of
 from posnet_fairseq.transformer.model import Transformer
@@ -59,7 +60,7 @@ def build_models(task: SimpleNamespace, mixers: Sequence[str], size: str, positi
     """Return fairseq's model of a size, the baseline, and posnet's with each mixer, by name."""
     models: dict[str, nn.Module] = {BASELINE: fairseq_transformer(task, size, positions)}
     for mixer in mixers:
-        models[f"{get_mixer(mixer).arch}_{size}"] = mixer_transformer(task, mixer, size, positions)
+        models[f"{get_mixer(mixer, '--mixers').arch}_{size}"] = mixer_transformer(task, mixer, size, positions)
     return models
 
 
@@ -126,6 +127,7 @@ def run(
 
     Every mixer is that of encoder and decoder. Sources, targets and translations have the same length.
     """
+    check_range("--beam", beam, 1, words - 1)
     torch.manual_seed(1)
     task = synthetic.task(words)
     device = default_device()
@@ -142,8 +144,6 @@ def run(
 def tables(options: Namespace) -> Iterator[Table | str]:
     """Yield what ``posnet-bench models`` prints."""
     mixers = options.mixers or mixer_names()
-    for mixer in mixers:
-        get_mixer(mixer, "--mixers")
     how = {"size": options.size, "sentences": options.sentences, "length": options.length}
     results = run(mixers, beam=options.beam, rounds=options.rounds, **how)
     title = f"{options.sentences} sentences of {options.length} tokens, beam {options.beam}"

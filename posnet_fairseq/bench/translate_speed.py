@@ -27,7 +27,7 @@ from posnet_fairseq.shared.files import is_blank
 from posnet_fairseq.shared.processes import elsewhere, resident
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import choose_pipeline
-from posnet_fairseq.text.plain import read_text
+from posnet_fairseq.text.plain import iterate_text
 
 PRECISIONS = ("float32", "int8")
 CTRANSLATE2 = "CTranslate2"
@@ -182,7 +182,7 @@ def _convert(trained: dict[str, Any], vocabulary: Vocabulary, folder: Path) -> s
 
 def tables(options: Namespace) -> Iterator[Table | str]:
     """Yield what ``posnet-bench translate`` prints."""
-    lines = read_text(options.file)
+    lines = list(iterate_text(options.file))
     for threads in options.threads:
         results, converted = run(options.models, lines, threads, options.rounds, options.beam)
         title = f"{options.file}, {threads} thread{'s' * (threads > 1)}, medians of {options.rounds}"

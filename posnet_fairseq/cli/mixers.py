@@ -63,7 +63,7 @@ def _price(text: str) -> tuple[str, float]:
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-mixers."""
     check_stdout()
-    check_numbers(options, words=(5, 1_000_000), length=(5, 1_000_000), extra_tokens=(0, 1000))
+    check_numbers(options, words=(5, 1_000_000), length=(5, 1_000_000), extra_tokens=(0, 1000), tile_size=TILE_SIZES)
     owners = {"max_tokens": "--memory", "precision": "--memory", "tile_size": "--crossbars", "joules": "--crossbars"}
     for name, owner in owners.items():
         if getattr(options, name) is not None and not getattr(options, owner[2:]):
@@ -73,8 +73,6 @@ def main(options: argparse.Namespace) -> None:
             raise UsageError(f"{' '.join(map(flag, two))}: give one of the two.")
     if options.extra_tokens and not options.grid:
         raise UsageError("--extra-tokens is an option of --grid. Give both, or neither.")
-    if options.tile_size is not None:
-        check_numbers(options, tile_size=TILE_SIZES)
     options.joules = dict(options.joules) if options.joules else None
     from posnet_fairseq.bench import mixer_tables
 

@@ -74,8 +74,6 @@ class OnnxDecoding:
 
     def _step(self, tokens: Tensor) -> Tensor:
         """Return (R, V)."""
-        if self._allowed is not None:
-            tokens = self._allowed[tokens]
         last = {"tokens": tokens.numpy(), "position": numpy.array([self._position])}
         scores, *new = self._model.step.run(None, self._memory | self._state | last)
         self._state = dict(zip(self._state, new, strict=True))

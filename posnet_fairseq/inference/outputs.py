@@ -39,9 +39,6 @@ class Stream:
         """Write the lines of output of the next window."""
         self.write(lines)
 
-    def finish(self) -> None:
-        """End."""
-
 
 class FinishedWindows:
     """The file OUTPUT.partial: a line of JSON about the work, and one for each window that is done.
@@ -172,6 +169,7 @@ def open_output(
     else:
         with contextlib.closing(FinishedWindows(output, work, resume)) as finished:
             yield finished
+            finished.finish()
 
 
 def check_places(options: argparse.Namespace) -> None:

@@ -65,22 +65,17 @@ class ParallelSearch:
             yield found
 
 
-@dataclass
-class Search:
-    """Search in this process, or with a number of threads in a fork of it, which shares the models' memory."""
+def timed_search(translator: Translator, threads: int | None, batch: Batch) -> _Timed:
+    """Return translations without their weights, and when the search began and ended.
 
-    translator: Translator
-    threads: int | None = None
-
-    @torch.inference_mode()
-    def __call__(self, batch: Batch) -> _Timed:
-        """Return translations without their weights, and when the search began and ended."""
-        if self.threads is not None:
-            torch.set_num_threads(self.threads)
-        begin = time.perf_counter()
-        # Weights would reach another process as open files.
-        found = [[replace(each, attention=None) for each in several] for several in self.translator.translate(batch)]
-        return found, begin, time.perf_counter()
+    With a number of `threads`, it is called in a fork of the process, which shares the models' memory.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    begin = time.perf_counter()
+    # Weights would reach another process as open files.
+    found = [[replace(each, attention=None) for each in several] for several in translator.translate(batch)]
+    return found, begin, time.perf_counter()
 
 
 @dataclass
@@ -92,13 +87,13 @@ class SearchOnGPU:
     load: LoadOptions
     arguments: tuple[SearchSettings, int, bool, bool]  # of the translator
     threads: int
-    search: Search | None = None
+    translator: Translator | None = None
 
     def __call__(self, batch: Batch) -> _Timed:
-        """As :class:`Search`."""
-        if self.search is None and batch.sources:
+        """As :func:`timed_search`."""
+        if self.translator is None and batch.sources:
             torch.set_num_threads(self.threads)
             model = self.kind(self.paths, replace(self.load, device=f"cuda:{worker_number()}"))
-            self.search = Search(model.translator(*self.arguments))
+            self.translator = model.translator(*self.arguments)
         now = time.perf_counter()
-        return self.search(batch) if self.search else ([], now, now)
+        return timed_search(self.translator, None, batch) if self.translator else ([], now, now)

@@ -9,7 +9,7 @@ from posnet_fairseq.inference import checkpoints
 from posnet_fairseq.inference.checkpoints import POSITION_LIMITS, State, is_language_model
 from posnet_fairseq.inference.model_loading import build_model, weights_of
 from posnet_fairseq.inference.stored_energies import is_precomputed, mixers_with_energies, parameter_count, precompute
-from posnet_fairseq.inference.weights import without_mixer_versions
+from posnet_fairseq.inference.weights import MIXERS
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.shared.errors import UsageError, about, flag
 from posnet_fairseq.text.binary_format import check
@@ -43,10 +43,8 @@ def write_precomputed(options: argparse.Namespace) -> None:
     precompute(model)
     with about(path):
         weights = weights_of(model, state)
-    # For fairseq, which compares them with the options that it is given.
-    weights |= {
-        name: state["model"][name] for name in state["model"].keys() - without_mixer_versions(state["model"]).keys()
-    }
+    if MIXERS in state["model"]:  # for fairseq, which compares them with the options that it is given
+        weights[MIXERS] = state["model"][MIXERS]
     checkpoints.write_checkpoint(checkpoints.for_inference(state, weights, precomputed=str(path)), out)
     print(before)
     print(f"{out}: {parameter_count(model):,} parameters, {_size(out)}")

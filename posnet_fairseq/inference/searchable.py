@@ -13,6 +13,7 @@ from posnet_fairseq.inference.arguments import MAX_TOKENS_LIMITS, ON_LONG, LoadO
 from posnet_fairseq.inference.checkpoints import model_arch
 from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.model_loading import load_models
+from posnet_fairseq.inference.onnx_model import OnnxModel
 from posnet_fairseq.inference.precision import check_compile, check_device, prepare_for_inference, resolve_dtype
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.forced import ForcedDecoding
@@ -119,8 +120,6 @@ class SearchableModel:
 
 def _graphs(paths: Sequence[str | Path], options: LoadOptions) -> tuple[list[Any], Vocabulary, Path, dict[str, Any]]:
     """Return the graphs in a model folder as :func:`load_models` does models; refuse options that they don't have."""
-    from posnet_fairseq.inference.onnx_model import OnnxModel
-
     if len(paths) > 1 or options.fast or options.compile or str(options.device) != "cpu":
         raise UsageError("onnx True: it takes one folder, on the CPU, without fast and compile. Leave the others out.")
     if options.dtype not in ("float32", "int8"):

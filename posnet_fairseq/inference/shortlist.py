@@ -8,6 +8,8 @@ from typing import Self
 
 import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from posnet_fairseq.inference.lexicon import Corpus, learn_lexicon
@@ -40,8 +42,6 @@ class Shortlist:
 
     def save(self, path: str | Path, vocabulary: Vocabulary) -> None:
         """Write the shortlist for these dictionaries."""
-        from safetensors.torch import save_file
-
         about = {"kind": _KIND, **_digests(vocabulary)}
         tensors = {"starts": self.starts, "words": self.words.int(), "always": self.always.int()}
         with replacing(path) as temporary:
@@ -50,8 +50,6 @@ class Shortlist:
     @classmethod
     def load(cls, path: str | Path, vocabulary: Vocabulary) -> Self:
         """Read the shortlist of a file, and refuse one that is damaged or of other dictionaries than the model's."""
-        from safetensors import SafetensorError, safe_open
-
         check_file(path)
         try:
             with utf8_name(path) as name, safe_open(name, "pt") as file:
@@ -98,12 +96,12 @@ def make_shortlist(folder: str | Path, vocabulary: Vocabulary, best: int = BEST,
         path = Path(folder, dictionary_file(language))
         if path.exists() and Dictionary.load(path) != dictionary:
             raise UsageError(f"{path} is not the model's dictionary. Give the data that the model was trained on.")
+    if len({len(read_tokens(f"{stem}.{language}")[1]) for language in vocabulary.languages}) > 1:
+        raise UsageError(f"{stem} has different numbers of sentences in its two languages. Binarize the text again.")
     source, target = (
         _corpus(f"{stem}.{language}", len(dictionary))
         for language, dictionary in zip(vocabulary.languages, vocabulary.dictionaries, strict=True)
     )
-    if len(source.starts) != len(target.starts):
-        raise UsageError(f"{stem} has different numbers of sentences in its two languages. Binarize the text again.")
     words = len(vocabulary.target_dictionary)
     sources, targets, probabilities = learn_lexicon(source, target, words)
     # Of each source word, the likeliest first.

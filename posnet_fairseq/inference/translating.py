@@ -19,9 +19,9 @@ from posnet_fairseq.inference.model_folder import files_of_data, files_of_models
 from posnet_fairseq.inference.parallel_search import (
     Found,
     ParallelSearch,
-    Search,
     SearchOnGPU,
     processes_and_threads,
+    timed_search,
 )
 from posnet_fairseq.inference.precision import check_device, resolve_dtype
 from posnet_fairseq.inference.search_options import settings_of, text_options, unless_given
@@ -36,7 +36,6 @@ from posnet_fairseq.text.plain import PlainText, iterate_text
 
 WINDOW = 4000  # lines that are sorted into batches together, kept when they are finished, and in memory at once
 STREAMED = 32  # with --stream: more would be faster by little, and let the first of them wait for the last
-_VERSIONS = {"posnet": __version__, "torch": str(torch.__version__)}
 # Options that change no translation, or that are looked at otherwise: the text, the files, the device.
 _WITHOUT_EFFECT = set("input prefix output processes resume stream data device checkpoint dtype".split())
 
@@ -90,7 +89,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
         first = list(itertools.islice(windows, 1))
         batches = sum(len(each) for _, each in first)
         processes, threads = processes_and_threads(options.processes, options.input, batches)
-        find: Search | SearchOnGPU = Search(translator, threads if processes > 1 else None)
+        find: Any = functools.partial(timed_search, translator, threads if processes > 1 else None)
         if processes > 1 and device == "cuda":
             load = replace(model.options, device=device, dtype=dtype)
             find = SearchOnGPU(type(model), options.checkpoint, load, (settings, *arguments), threads)
@@ -102,7 +101,6 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
                 best = [translations[0] for translations in found if translations[0].tokens]
                 lines += len(best)
                 tokens += sum(len(one.tokens) - (len(one.source_tokens) if options.generates else 0) for one in best)
-        output.finish()
     rates = ""
     if lines:
         new = "new " * options.generates
@@ -237,4 +235,4 @@ def _work_of(options: argparse.Namespace, model: SearchableModel) -> dict[str, A
     files = sorted({Path(path).absolute() for path in (*files_of_models(options.checkpoint), *data, *paths)})
     looks = {str(file): (file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()}
     given = {name: value for name, value in vars(options).items() if name not in _WITHOUT_EFFECT}
-    return {**_VERSIONS, "files": looks, **given}
+    return {"posnet": __version__, "torch": str(torch.__version__), "files": looks, **given}

@@ -41,7 +41,7 @@ def check_weights(model: nn.Module, weights: Mapping[str, Any]) -> dict[str, Any
                 f"the checkpoint was trained with {flag(PLACE_OPTIONS[mixer.place])} {theirs}, but the options say "
                 f"{described}. {_OTHER_OPTIONS}"
             )
-    ours, weights = model.state_dict(), without_mixer_versions(weights)
+    ours, weights = model.state_dict(), {name: tensor for name, tensor in weights.items() if name != MIXERS}
     for name, tensor in weights.items():
         if name in ours and tensor.is_floating_point() != ours[name].is_floating_point():
             raise UsageError(
@@ -91,11 +91,6 @@ def _stored_mixers(weights: Mapping[str, Any]) -> dict[str, str]:
         return dict(json.loads(bytes(weights[MIXERS].tolist()).decode(errors="replace")))
     except (ValueError, TypeError, RecursionError) as error:
         raise UsageError("the checkpoint's list of mixers is damaged. Take another checkpoint.") from error
-
-
-def without_mixer_versions(weights: Mapping[str, Any]) -> dict[str, Any]:
-    """Return weights without the stored names and options of mixers."""
-    return {name: tensor for name, tensor in weights.items() if not name.endswith((MIXERS, ".mixer_version"))}
 
 
 def refuse_not_finite(weights: Mapping[str, Tensor], path: str | PathLike[str] | None = None) -> None:

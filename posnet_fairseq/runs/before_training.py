@@ -13,7 +13,7 @@ import torch
 
 from posnet_fairseq.inference.stored_energies import parameter_count
 from posnet_fairseq.runs.training import Training, most_kept
-from posnet_fairseq.shared.disk import free_bytes
+from posnet_fairseq.shared.disk import refuse_too_little_disk
 from posnet_fairseq.shared.errors import DamagedError, UsageError, about, flag, last_error
 from posnet_fairseq.shared.failures import explain
 from posnet_fairseq.shared.files import replacing
@@ -199,11 +199,6 @@ def check_disk(folder: Path, parameters: int, checkpoints: int, others: Sequence
     """
     size, folders = BYTES * parameters, [folder, *others]
     here = sum(path.stat().st_size for each in folders for path in each.glob("*.pt"))
-    need, free = size * checkpoints * len(folders) - here, free_bytes(folder)
-    if need > free:
-        runs = f"{len(folders)} runs, each with " if others else ""
-        raise UsageError(
-            f"{shown(folder)} may need {amount(need, 'bytes')} more ({runs}{checkpoints} checkpoints of "
-            f"{amount(size, 'bytes')}), and its disk has {amount(free, 'bytes')} left. Make room, choose another disk "
-            "by --runs FOLDER, or keep less (a smaller --average)."
-        )
+    runs = f"{len(folders)} runs, each with " if others else ""
+    with about(f"{runs}{checkpoints} checkpoints of {amount(size, 'bytes')}"):
+        refuse_too_little_disk(folder, size * checkpoints * len(folders) - here)

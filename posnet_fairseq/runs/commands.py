@@ -8,8 +8,9 @@ import posnet_fairseq
 from posnet_fairseq.runs.batches import CRITERION, batch_tokens, shares_embeddings
 from posnet_fairseq.runs.devices import Device
 from posnet_fairseq.runs.run_settings import RunSettings, TranslationData, short
-from posnet_fairseq.runs.settings import given, refuse
+from posnet_fairseq.runs.settings import refuse
 from posnet_fairseq.runs.training import Training
+from posnet_fairseq.shared.errors import option
 from posnet_fairseq.shared.progress import ProgressReporter
 
 USER_DIR = Path(posnet_fairseq.__file__).parent
@@ -28,8 +29,8 @@ def training(settings: RunSettings, data: TranslationData, device: Device, repor
         refuse(
             "tokens",
             settings.tokens,
-            f"with {given('max_tokens', most)} an update of {world} {'process' if world == 1 else 'processes'} has "
-            f"batches of {tokens} tokens, and a sentence may have {given('max_positions', settings.max_positions)}. "
+            f"with {option('max_tokens', most)} an update of {world} {'process' if world == 1 else 'processes'} has "
+            f"batches of {tokens} tokens, and a sentence may have {option('max_positions', settings.max_positions)}. "
             "Give more tokens, or take fewer processes (--gpus, --cpus, --nodes).",
         )
     report.say(
@@ -40,15 +41,13 @@ def training(settings: RunSettings, data: TranslationData, device: Device, repor
         from posnet_fairseq.ops.linear import SLOW_BF16, multiplies_bf16  # imports torch
 
         if not multiplies_bf16():
-            report.say(f"{given('precision', 'bf16')}: {SLOW_BF16}")
+            report.say(f"{option('precision', 'bf16')}: {SLOW_BF16}")
     arguments = [
         *(settings.data_folder, "--user-dir", settings.user_dir or short(USER_DIR)),
         *("--arch", settings.arch, "--seed", settings.seed),
         "--share-all-embeddings" if shares_embeddings(settings, data) else "--share-decoder-input-output-embed",
-        *("--criterion", CRITERION, "--label-smoothing", settings.label_smoothing),
+        *_method(settings),
         *("--best-checkpoint-metric", "ppl"),
-        *("--optimizer", "fused_adam", "--adam-betas", settings.adam_betas, "--adam-eps", settings.adam_eps),
-        *("--lr", settings.lr, "--lr-scheduler", "inverse_sqrt", "--warmup-updates", settings.warmup),
         *("--max-update", settings.updates),
         *("--max-source-positions", settings.max_positions, "--max-target-positions", settings.max_positions),
         *("--skip-invalid-size-inputs-valid-test", "--required-batch-size-multiple", 1),
@@ -68,7 +67,17 @@ def training(settings: RunSettings, data: TranslationData, device: Device, repor
 
 def tried(settings: RunSettings) -> list[str]:
     """Return arguments of fairseq-train that tell whether it understands the options of a run."""
-    return list(map(str, [settings.data_folder, "--arch", settings.arch, *settings.options.split(), *settings.plugin]))
+    own = [*_method(settings), *settings.options.split(), *settings.plugin]
+    return list(map(str, [settings.data_folder, "--arch", settings.arch, *own]))
+
+
+def _method(settings: RunSettings) -> list[object]:
+    """Return criterion, optimizer and schedule; others, named by a run's own options, may lack their options."""
+    return [
+        *("--criterion", CRITERION, "--label-smoothing", settings.label_smoothing),
+        *("--optimizer", "fused_adam", "--adam-betas", settings.adam_betas, "--adam-eps", settings.adam_eps),
+        *("--lr", settings.lr, "--lr-scheduler", "inverse_sqrt", "--warmup-updates", settings.warmup),
+    ]
 
 
 def _placed(device: Device, world: int) -> list[str]:

@@ -28,8 +28,8 @@ class SystemsSettings(TrainingSettings):
     """Settings of runs of several systems."""
 
     systems: Path | None = setting(
-        "file of systems, or the name of a list that comes with posnet, as tables-2-3: a name, a mixer and options of "
-        "fairseq-train in each line",
+        "file of systems, or the name of a list that comes with posnet, such as tables-2-3: a name, a mixer and "
+        "options of fairseq-train in each line",
         parse=find_list,
         positional="?",
         metavar="SYSTEMS",

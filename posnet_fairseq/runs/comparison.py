@@ -128,7 +128,7 @@ class Comparison:
             if len(set(self.labels.values())) < len(self.labels):
                 raise UsageError(f"{path}: systems {listed(self.labels.values())}: give each a label of its own.")
 
-    def make(self, baselines: Sequence[str], metrics: str) -> None:
+    def make(self, baselines: Sequence[str], metrics: Sequence[str]) -> None:
         """Write comparison.yaml, score it into report/, and draw curves.png."""
         from posnet_fairseq.plots import curves  # takes matplotlib along, which nothing needs before the runs are done
 
@@ -138,7 +138,7 @@ class Comparison:
         plan = {
             "systems": self.labels,
             "baselines": list(baselines),
-            "metrics": metrics.replace(",", " ").split(),
+            "metrics": list(metrics),
             "lowercase": data.lowercase,
             "columns": self.columns(),
             "notes": [

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posnet_fairseq.runs.run_settings import TrainingSettings
-from posnet_fairseq.runs.settings import given, refuse
+from posnet_fairseq.runs.settings import refuse
+from posnet_fairseq.shared.errors import option
 from posnet_fairseq.shared.processes import cores
 
 
@@ -29,14 +30,6 @@ def gpu_memory(count: int, tenants: int) -> int:
     import torch
 
     return min(torch.cuda.get_device_properties(index).total_memory for index in range(count)) // tenants
-
-
-def _taken(settings: TrainingSettings, count: int) -> int:
-    """Return how many of this machine's GPUs are meant."""
-    if (taken := settings.gpus or count) > count:
-        instead = f"{given('cpus', taken)} for processes on CPUs"
-        refuse("gpus", taken, f"this machine has {count} GPUs. Give at most that, or {instead}.")
-    return taken
 
 
 @dataclass(frozen=True)
@@ -63,7 +56,10 @@ def find_device(settings: TrainingSettings, tenants: int = 1) -> Device:
         if settings.precision == "fp16":
             refuse("precision", "fp16", "CPUs train in fp32 or bf16. Give one of these.")
         return Device("cpu", processes, settings.precision or "fp32", threads=-(-cores() // processes))
-    processes = _taken(settings, count)
+    processes = settings.gpus or count
+    if processes > count:
+        instead = f"{option('cpus', processes)} for processes on CPUs"
+        refuse("gpus", processes, f"this machine has {count} GPUs. Give at most that, or {instead}.")
     if settings.precision == "bf16" and not bf16:
         reason = "a GPU here has a compute capability below 8.0 and does not multiply in bf16. Give fp16."
         refuse("precision", "bf16", reason)
@@ -82,16 +78,16 @@ class Share:
 
 def shares(jobs: int, settings: TrainingSettings) -> list[Share]:
     """Return the machine in equal parts; of more jobs than GPUs, several share one."""
-    count, _ = gpus()
+    device = find_device(settings)  # refuses what this machine does not have
     if jobs > 1 and settings.nodes > 1:
         refuse("jobs", jobs, "runs on several machines (--nodes) go one after the other. Leave it out.")
     threads = max(1, cores() // (jobs * (settings.cpus or 1)))
     environment = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(threads)}
-    if count == 0 or settings.cpus:
+    if device.kind == "cpu":
         return [Share(environment)] * jobs
-    taken = _taken(settings, count)
+    taken = device.processes
     # CUDA leaves out all names behind an unknown one.
-    names = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(count)))).split(",")
-    visible, size = [name.strip() for name in names][:count], max(1, taken // jobs)
+    names = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(taken)))).split(",")
+    visible, size = [name.strip() for name in names][:taken], max(1, taken // jobs)
     parts = [",".join(visible[i % taken * size :][:size]) for i in range(jobs)]
     return [Share(environment | {"CUDA_VISIBLE_DEVICES": part}, size, -(-jobs // taken)) for part in parts]

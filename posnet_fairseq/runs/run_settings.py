@@ -10,9 +10,9 @@ from posnet_data_prep.datasets import DATASETS
 from posnet_eval.metrics import METRICS
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.runs import parsers
-from posnet_fairseq.runs.settings import Settings, given, refuse, setting
+from posnet_fairseq.runs.settings import Settings, refuse, setting
 from posnet_fairseq.shared.disk import existing
-from posnet_fairseq.shared.errors import UsageError, flag, nearest
+from posnet_fairseq.shared.errors import UsageError, flag, nearest, option
 from posnet_fairseq.shared.output_paths import check_for_fairseq
 from posnet_fairseq.shared.schema import read_yaml
 from posnet_fairseq.shared.user_dir import import_user_dir
@@ -45,11 +45,6 @@ def short(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def _metrics(text: str) -> str:
-    parsers.several(parsers.one_of(*METRICS))(text)
-    return text
-
-
 def _stages(text: str) -> tuple[str, ...]:
     words = parsers.several(parsers.one_of(*STAGES, "all"))(text)
     return STAGES if "all" in words else tuple(stage for stage in STAGES if stage in words)
@@ -64,7 +59,7 @@ class TrainingSettings(Settings):
     runs: Path | None = setting("folder of runs (default: runs)", parse=parsers.folder)
     user_dir: Path | None = setting("folder with mixers of your own", parse=parsers.folder)
     size: str = setting("size of the model: " + ", ".join(SIZES), "base", parsers.one_of(*SIZES))
-    options: str = setting("further options of fairseq-train, as --options='--gate none'", "")
+    options: str = setting("further options of fairseq-train, such as --options='--gate none'", "")
     gpus: int | None = setting("GPUs per machine (default: all)", parse=parsers.whole_number)
     cpus: int | None = setting("CPU processes, instead of GPUs", parse=parsers.whole_number)
     nodes: int = setting("number of machines", 1, parsers.whole_number)
@@ -91,7 +86,7 @@ class TrainingSettings(Settings):
     )
     average: int = setting("number of checkpoints to average", parse=parsers.whole_number)
     label_smoothing: str = setting("label smoothing of the loss", parse=parsers.fraction, metavar="P")
-    adam_betas: str = setting("Adam's betas, as '(0.9,0.98)'", parse=parsers.betas, metavar="BETAS")
+    adam_betas: str = setting("Adam's betas, such as '(0.9,0.98)'", parse=parsers.betas, metavar="BETAS")
     adam_eps: str = setting("Adam's epsilon", parse=parsers.number, metavar="EPS")
     max_positions: int = setting("maximum tokens per sentence", parse=parsers.whole_number)
     beam: int = setting("beam size", parse=parsers.whole_number)
@@ -102,7 +97,9 @@ class TrainingSettings(Settings):
         "a of the maximum length of a translation, a·M + b for M source tokens", parse=parsers.number, metavar="A"
     )
     max_len_b: int = setting("b of that length", parse=parsers.whole_number, metavar="B")
-    metrics: str = setting("metrics of posnet-score: " + ", ".join(METRICS), parse=_metrics)
+    metrics: tuple[str, ...] = setting(
+        "metrics of posnet-score: " + ", ".join(METRICS), parse=parsers.several(parsers.one_of(*METRICS))
+    )
 
     @classmethod
     def completed(cls, texts: dict[str, str]) -> dict[str, str]:
@@ -121,9 +118,9 @@ class TrainingSettings(Settings):
         if not (self.dataset or self.data):
             raise UsageError("no data is named: give --dataset quickstart.en-de, or --data FOLDER.")
         if self.gpus and self.cpus:
-            refuse("gpus", self.gpus, f"give that or {given('cpus', self.cpus)}.")
+            refuse("gpus", self.gpus, f"give that or {option('cpus', self.cpus)}.")
         if self.machine >= self.nodes:
-            allowed = f"with {given('nodes', self.nodes)}, give 0 to {self.nodes - 1}"
+            allowed = f"with {option('nodes', self.nodes)}, give 0 to {self.nodes - 1}"
             refuse("node_rank", self.node_rank, f"{allowed}, or leave it out for one machine.")
         if (made := self.updates // self.interval) < self.average:
             made_by = f"{self.updates} updates with a checkpoint every {self.interval} make {made}"
@@ -151,7 +148,7 @@ class TrainingSettings(Settings):
             refuse("dataset", self.dataset, f"{known}.{nearest(self.dataset, DATASETS)}")
         for name in ("data", "runs", "init_from", "user_dir"):
             if path := getattr(self, name, None):
-                check_for_fairseq(short(path), given(name, path), name == "data" and not is_there)
+                check_for_fairseq(short(path), option(name, path), name == "data" and not is_there)
         self._check_writable(self.runs_folder)
         if self.user_dir:  # last, as it imports torch
             import_user_dir(self.user_dir)

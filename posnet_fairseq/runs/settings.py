@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from posnet_fairseq.runs.parsers import Parse, folder, whole_number
-from posnet_fairseq.shared.errors import UsageError, flag, nearest
+from posnet_fairseq.shared.errors import UsageError, flag, nearest, option
 from posnet_fairseq.shared.schema import read_yaml
 
 
@@ -31,14 +31,9 @@ def setting(
     return field(default=default, metadata=metadata)
 
 
-def given(name: str, value: object) -> str:
-    """Return a setting with its value, as on the command line: ``--size huge``."""
-    return f"{flag(name)} {value}"
-
-
 def refuse(name: str, value: object, reason: str) -> NoReturn:
     """Raise a :class:`UsageError` that names the setting, what was given and what is allowed."""
-    raise UsageError(f"{given(name, value)}: {reason}")
+    raise UsageError(f"{option(name, value)}: {reason}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +61,7 @@ class Settings:
             except ValueError as error:
                 *part, reason = error.args
                 said = part[0] if part else text
-                where = f"{about['metavar'].lower()} {said}" if about["positional"] else given(name, said)
+                where = f"{about['metavar'].lower()} {said}" if about["positional"] else option(name, said)
                 raise UsageError(f"{where}: {reason}") from error
         made = cls(**values)
         made.check()

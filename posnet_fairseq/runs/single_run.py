@@ -17,11 +17,9 @@ from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.runs import commands
 from posnet_fairseq.runs.command_stage import CommandStage, Work, do, last_attempt, settings_of
 from posnet_fairseq.runs.devices import Device, find_device
-from posnet_fairseq.runs.parsers import names
 from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings, TranslationData, short
-from posnet_fairseq.runs.settings import given
 from posnet_fairseq.runs.training import LENGTH, train
-from posnet_fairseq.shared.errors import UsageError, visible
+from posnet_fairseq.shared.errors import UsageError, option, visible
 from posnet_fairseq.shared.processes import cores, elsewhere, run_attached
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.shared.records import Record, digest
@@ -37,7 +35,7 @@ def run(settings: RunSettings, work: Work | None = None) -> None:
     if alone and device.threads:
         os.environ.setdefault("OMP_NUM_THREADS", str(device.threads))
     if device.kind == "cpu" and device.processes > cores():
-        cpus = given("cpus", device.processes)
+        cpus = option("cpus", device.processes)
         work.report.say(f"{cpus}: this machine has {cores()} cores, which the processes share")
     folder = settings.data_folder
     if "translate" in settings.stages and (folder / CARD).exists():  # refused before days of training, not after
@@ -153,8 +151,9 @@ class Run:
                 *("posnet-score", "--source", settings.data_folder / f"{name}.{data.source}"),
                 *("--reference", settings.data_folder / translation),
                 *("--language-pair", f"{data.source}-{data.target}"),
-                *("--system", f"{settings.system}={settings.run / translation}", "--metrics", settings.metrics),
-                *("--out", report, *self.device.option, *(["--lowercase"] * data.lowercase)),
+                *("--system", f"{settings.system}={settings.run / translation}"),
+                *("--metrics", ",".join(settings.metrics), "--out", report),
+                *(*self.device.option, *(["--lowercase"] * data.lowercase)),
             ]
             self.stage(stage_of("score", name), translation, f"{report.name}/report.html", command)
         for name, report in reports.items() if not settings.dry_run else ():
@@ -172,7 +171,7 @@ def stage_of(stage: str, test_set: str) -> str:
 def check_metrics(settings: TrainingSettings) -> None:
     """Refuse metrics whose packages, tokenizers or models are missing before days of training, not after."""
     options = MetricOptions(TranslationData.read(settings.data_folder, dry_run=True).target)
-    for name in names(settings.metrics):
+    for name in settings.metrics:
         get_metric(name, options).fetch(download=not settings.dry_run)
 
 

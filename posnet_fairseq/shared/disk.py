@@ -30,6 +30,4 @@ def are_on_one_disk(*folders: Path) -> bool:
 def existing(folder: Path | str) -> Path:
     """Return the folder, or the nearest above it that is there."""
     folder = Path(folder).absolute()
-    while not folder.exists():
-        folder = folder.parent
-    return folder
+    return next(path for path in (folder, *folder.parents) if path.exists())

@@ -31,7 +31,7 @@ def flag(name: str) -> str:
 _arguments: ContextVar[Mapping[str, str] | None] = ContextVar("arguments", default=None)
 
 
-def option(name: str, value: str | None = None) -> str:
+def option(name: str, value: object = None) -> str:
     """Return what the user calls an option, with a value, for errors: its flag, or in a call from Python the argument.
 
     ``--on-long skip``, or ``on_long='skip'``.
@@ -62,7 +62,7 @@ def refuse_unknown_arguments(also: Iterable[str] = ()) -> Callable[[Function], F
         @functools.wraps(function)
         def call(*arguments: Any, **named: Any) -> Any:
             for name in named:
-                if name not in known and name not in kinds:
+                if name not in known and (name not in kinds or kinds[name].kind is inspect.Parameter.VAR_KEYWORD):
                     what = f"{function.__name__} has no argument {name:.50}, it has {', '.join(known)}"
                     raise UsageError(f"{what}.{nearest(name, known)}")
             return function(*arguments, **named)

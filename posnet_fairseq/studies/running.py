@@ -16,9 +16,9 @@ from posnet_fairseq.runs.comparison import MODEL, decoding_speed, parameters, pe
 from posnet_fairseq.runs.devices import Device, shares
 from posnet_fairseq.runs.jobs import do_all
 from posnet_fairseq.runs.run_settings import RunSettings, TranslationData, hyperparameters
-from posnet_fairseq.runs.settings import Settings, given, refuse, setting
+from posnet_fairseq.runs.settings import Settings, refuse, setting
 from posnet_fairseq.runs.single_run import Run, check_options, prepare_data, run_or_exit, say, stage_of
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import check_folder
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.shared.records import Record, changed
@@ -138,7 +138,7 @@ def chosen(study: Study, settings: StudySettings) -> list[tuple[str, int]]:
     """
     systems = tuple(dict.fromkeys(settings.only)) or tuple(study.systems)
     for name in systems:
-        parsers.check_known(given("only", name), name, study.systems)
+        parsers.check_known(option("only", name), name, study.systems)
     beyond = settings.seed and settings.only
     seeds = settings.seed or sorted({seed for name in systems for seed in study.systems[name].seeds})
     found = [(name, seed) for seed in seeds for name in systems if beyond or seed in study.systems[name].seeds]
@@ -161,7 +161,14 @@ def _refuse_other_data(study: Study, run_settings: RunSettings, settings: StudyS
     """Refuse data that the results in the folder were not made with, before hours of training."""
     place = settings.results_folder
     data = TranslationData.read(run_settings.data_folder, settings.dry_run)
-    if not data.exists or not any(place.glob("*_s*.json")):
+    if not data.exists:
+        return
+    if set(data.test_sets) != study.test_sets.keys():
+        raise UsageError(
+            f"{shown(run_settings.data_folder)} has the test sets {', '.join(data.test_sets)}, and {study.name} is "
+            f"scored on {', '.join(study.test_sets)}. Give another folder (--data)."
+        )
+    if not any(place.glob("*_s*.json")):
         return
     (first, *_), *_ = results.read_all(place, study).values()
     if first.data.key != data.key:

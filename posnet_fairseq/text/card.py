@@ -10,7 +10,7 @@ from typing import Any, Self
 import msgspec
 
 from posnet_fairseq.shared.files import reading, write_lines
-from posnet_fairseq.shared.schema import convert, read_json
+from posnet_fairseq.shared.schema import read_json
 from posnet_fairseq.text.tokenizers import Tokenizer
 
 CARD = "dataset.json"
@@ -51,7 +51,6 @@ class DatasetCard(msgspec.Struct, omit_defaults=True):
     posnet: str | None = None  # version that made the dataset
     key: str | None = None  # hash of all that the dataset was made of
     files: dict[str, dict[str, Any]] = {}  # size, time of change and SHA-256 of each file in the folder
-    unknown: dict[str, Any] = {}  # other entries of the file, which are written as they were read
 
     @property
     def named_files(self) -> set[str]:
@@ -72,9 +71,7 @@ class DatasetCard(msgspec.Struct, omit_defaults=True):
             there = path.exists()
         if not there:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        entries = read_json(path, dict[str, Any], WHAT, ADVICE, _LARGEST)
-        known = {name: entries.pop(name) for name in cls.__struct_fields__ if name in entries}
-        card: Self = convert(known | {"unknown": entries}, cls, path, WHAT, ADVICE)
+        card: Self = read_json(path, cls, WHAT, ADVICE, _LARGEST)
         card.words = {name: msgspec.structs.replace(words, language=name) for name, words in card.words.items()}
         return card
 
@@ -89,5 +86,4 @@ class DatasetCard(msgspec.Struct, omit_defaults=True):
             del words["language"]  # the name of the entry
             if not words["rules"]:  # unknown to earlier versions
                 del words["rules"]
-        entries |= entries.pop("unknown", {})
         write_lines(Path(folder) / CARD, [json.dumps(entries, indent=2, ensure_ascii=False)])

@@ -23,11 +23,6 @@ _TEXT = re.compile(r"<(src|ref|hyp|tuv)\b([^>]*)>|<doc\b[^>]*\bsysid=(\"[^\"]*\"
 _ENTITY = re.compile(r"&(?:quot|apos|amp|lt|gt|#\d+|#x[0-9a-f]+);", re.I)
 
 
-def read_text(path: str | Path) -> list[str]:
-    """Return the lines of a text, see :func:`iterate_text`."""
-    return list(iterate_text(path))
-
-
 def iterate_text(path: str | Path) -> Iterator[str]:
     """Yield the lines of a text as they are asked for, see :func:`iterate_lines` and :func:`plain_lines`."""
     return plain_lines(iterate_lines(path), input_name(path))
@@ -35,7 +30,7 @@ def iterate_text(path: str | Path) -> Iterator[str]:
 
 def read_parallel(*paths: str | Path) -> list[list[str]]:
     """Return the lines of several texts that belong together line by line; refuse different numbers of lines."""
-    files = [read_text(path) for path in paths]
+    files = [list(iterate_text(path)) for path in paths]
     if len({len(lines) for lines in files}) > 1:
         counts = ", ".join(f"{path} has {len(lines)} lines" for path, lines in zip(paths, files, strict=True))
         raise UsageError(f"{counts}, but they belong together line by line. Nothing was done; correct the files first.")

@@ -76,11 +76,7 @@ class SentencePieces:
             and not rules.remove_extra_whitespaces
             and all(piece.split() == [piece] for piece in self.pieces)  # dictionaries separate symbols by white space
         )
-
-    @property
-    def tokenizer(self) -> str:
-        """Return the name of the tokenizer for text in front of the model."""
-        return "unchanged" if self.is_lossless else "none"
+        self.tokenizer = "unchanged" if self.is_lossless else "none"  # of text in front of the model
 
     def split(self, words: str) -> str:
         """Return pieces between spaces, of words between single spaces; pieces that begin a word begin with ``▁``.

@@ -144,6 +144,9 @@ def test_every_engine_translates_to_the_given_length(monkeypatch):
     ("arguments", "sentence"),
     [
         ("layers --lengths 0", "--lengths 0: give 1 or more"),
+        ("models --mixers rposnt", "--mixers rposnt: there is no such mixer"),
+        ("models --beam 3136", "--beam 3136: give 1 or more, and at most 3,135"),
+        ("decode --words 10 --beams 1 10", "--beams 10: give 1 or more, and at most 9"),
         ("decode --checkpoints {0}/model.pt --lengths 25", "model.pt takes 24 tokens. Give at most that"),
         ("decode --checkpoints {0}/model.pt {0}/other.pt --lengths 9", "dictionaries of different sizes"),
     ],

@@ -37,7 +37,6 @@ def texts(tmp_path):
 def made(tmp_path, prefixes, languages, joined, dictionaries=()):
     folder = tmp_path / "own"
     folder.mkdir()
-    (folder / "left").touch()
     with ProgressReporter().stage("binarize", "tokens") as bar:
         binarize(folder, prefixes, languages, joined, bar, dictionaries)
     assert bar.done == sum(len(read_tokens(path.with_suffix(""))[0]) for path in folder.glob("*.idx"))

@@ -113,6 +113,16 @@ def test_a_file_that_was_edited_is_not_lost(files, tmp_path, capsys):
     assert edited.read_text() != "mine\n"
 
 
+def test_a_model_folder_is_no_dataset_that_was_changed(files, tmp_path, capsys):
+    model = tmp_path / "model"
+    model.mkdir()
+    write(model / "dict.en.txt", ["a 1"])
+    write(model / "dataset.json", [json.dumps({"files": {"dict.en.txt": {"sha256": "0"}}})])
+    command = ("--train", *files, "--valid-every", "23")
+    said = commands.refused(capsys, lambda words: make(tmp_path, *words, name="model"), *command)
+    assert f"{model} exists already, and this posnet-prepare did not make it" in said
+
+
 def test_a_folder_may_have_any_name(files, tmp_path):
     data = make(tmp_path, "--train", *files, "--valid-every", "23", name="caf\udce9", subwords=("--pieces", "60"))
     assert (data / "dataset.json").exists()
@@ -149,10 +159,10 @@ BOTH = f"my.en my.de {EVERY}"
         (f"my.en my.de my.de my.en {EVERY}", "my.de stands for the source, en, and ends in de"),
         (f"{BOTH} --test tiny.deu tiny.en_GB", "--test: tiny.deu stands for the source, en, and ends in deu"),
         (f"my.en my.en {EVERY}", "source and target are both en"),
-        (f"source.sgm target.xml {EVERY}", "--source-lang: give a language, as de, gsw, zh_CN or eng_Latn."),
+        (f"source.sgm target.xml {EVERY}", "--source-lang: give a language, such as de, gsw, zh_CN or eng_Latn."),
         (
             f"source.txt target.txt {EVERY}",
-            "--source-lang: give a language, as de, gsw, zh_CN or eng_Latn. Without it, the files'",
+            "--source-lang: give a language, such as de, gsw, zh_CN or eng_Latn. Without it, the files'",
         ),
         # what is left
         ("tiny.en tiny.de --valid-every 2", "no subwords can be learned: no two letters stand together twice"),

@@ -32,6 +32,16 @@ def test_configuration(data, capsys, monkeypatch):
     assert report()["resamples"] == 50
 
 
+def test_seeds_of_one_test_set_only(data, capsys):
+    """The legend says where intervals are over sentences only."""
+    sets = {
+        name: {"reference": "test.de", "outputs": {"base": ["base.txt", *more], "good": ["good.txt"]}}
+        for name, more in {"news": ["good.txt"], "talks": []}.items()
+    }
+    shown = run(capsys, "--config", str(configure(data, systems=["base", "good"], baselines=["base"], test_sets=sets)))
+    assert "over sentences and training seeds (100 bootstrap resamples; on talks over sentences only)" in shown.out
+
+
 SET = {"reference": "test.de", "outputs": {"base": "base.txt"}}
 
 

@@ -43,6 +43,7 @@ def test_lines_and_files_give_the_results_of_the_command(capsys):
     expected = command(*systems, "--metrics", ",".join(METRICS), "--baseline", "good", "--baseline2", "base")
     printed = capsys.readouterr().out
     options = {"metrics": METRICS, "baseline": ("good", "base"), "resamples": 100, "test": "ar", "trials": 50}
+    options["metrics"] = [name.upper() for name in METRICS]
     good, other = OUTPUTS["good"], OUTPUTS["other"]
     lines = score({"base": OUTPUTS["base"], "good": [good, other]}, REFERENCE, SOURCE, language_pair="en-de", **options)
     given = {"base": Path("base.txt"), "good": [good, Path("other.txt")]}

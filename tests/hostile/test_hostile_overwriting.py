@@ -35,6 +35,7 @@ def works(name, command, says, makes, before=lambda folder: None):
 REPORTED = after(f"{SCORE} --out report")
 DRAW = "posnet-plot weights model.pt --out figures"
 CONFIG = '{"systems": ["a"], "test_sets": {"t": {"reference": "text/test.yy", "outputs": {"a": "text/test.xx"}}}}'
+PRINTED = {"json": {"systems": [], "labels": {}, "test_sets": [], "files": {}}, "tex": "mine"}
 LOST = [
     *(
         Row(f"average onto {name}", f"{AVERAGE} {name}", "name of a checkpoint of the training")
@@ -72,6 +73,12 @@ LOST = [
         f"{SCORE} --out report",
         "report.tex is there",
         before=after(f"{SCORE} --out report", then=lambda folder: _into_link(folder / "report/report.tex")),
+    ),
+    Row(
+        "a file of one's own beside what --json printed",
+        f"{SCORE} --out report",
+        "report/report.tex is there",
+        before=lambda folder: [write(f"report/report.{end}", text)(folder) for end, text in PRINTED.items()],
     ),
     works("a report again", f"{SCORE} --seed 3 --out report", "report:", REPORT, REPORTED),
     Row(

@@ -84,6 +84,7 @@ ROWS = [
     Row("a last backslash", EVERY.replace("--out out", "--out 'out\\'"), "and a last backslash in its own way"),
     # numbers
     Row("a ratio that is none", f"{EVERY} --max-ratio nan", "--max-ratio nan: give 1 or more"),
+    Row("too few pieces", f"{EVERY.replace('--merges 20', '')} --pieces 2", "--pieces 2: give 3 or more"),
     Row("long and short", f"{EVERY} --min-length 9 --max-length 3", "--min-length 9 is more than --max-length 3"),
     # said: fewer pieces, pairs twice, normal forms
     Row(

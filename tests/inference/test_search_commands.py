@@ -16,7 +16,7 @@ from posnet_fairseq import api
 from posnet_fairseq.cli import translate
 from posnet_fairseq.inference import parallel_search, translating
 from posnet_fairseq.inference.arguments import LoadOptions
-from posnet_fairseq.inference.parallel_search import Search, SearchOnGPU, processes_and_threads
+from posnet_fairseq.inference.parallel_search import SearchOnGPU, processes_and_threads, timed_search
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.searchable import SearchableModel
 from posnet_fairseq.inference.translator import Batch, Translator, batches_by_length
@@ -215,8 +215,7 @@ def test_sources_are_no_open_files_of_processes():
 def test_seconds_of_processes_are_those_from_the_first_search_to_the_last(translated, monkeypatch, capsys):
     """Also if a process on a GPU begins late, since it loads the model: its batch is the first."""
     times = iter([(11.0, 13.0), (10.0, 12.0), (15.0, 16.0)])
-    search = Search.__call__
-    monkeypatch.setattr(Search, "__call__", lambda *work: (search(*work)[0], *next(times)))
+    monkeypatch.setattr(translating, "timed_search", lambda *work: (timed_search(*work)[0], *next(times)))
     monkeypatch.setattr(parallel_search, "in_order", lambda find, batches, *_: map(find, batches))
     translated("--max-tokens", "5", "--processes", "2")
     assert "3 sentences in 6.0 s, 0.5 sentences and" in capsys.readouterr().err
@@ -244,7 +243,7 @@ def test_processes_on_gpus_load_the_models_on_their_own(small_model, monkeypatch
     elsewhere = pickle.loads(pickle.dumps(SearchOnGPU(SearchableModel, [str(small_model)], load, arguments, 3)))
     elsewhere.kind = loaded
     for each in (Batch([]), batch, batch):
-        assert elsewhere(each)[0] == Search(here.translator(*arguments))(each)[0]
+        assert elsewhere(each)[0] == timed_search(here.translator(*arguments), None, each)[0]
     assert devices == [("cuda:0", 3)]
 
 

@@ -223,6 +223,20 @@ def test_words_out_of_range_are_refused_where_there_is_no_dictionary(data, vocab
         make_shortlist(folder, few)
 
 
+def test_sides_of_different_lengths_are_refused(data, vocabulary, tmp_path, monkeypatch):
+    """Also where both have more sentences than are learned from."""
+    monkeypatch.setattr(shortlist, "SENTENCES", 100)
+    path = stored_as(np.int32, 4, data, tmp_path) / "train.xx-yy.yy"
+    tokens, sizes = read_tokens(path)
+    fewer = sizes[:-1]
+    tokens[: fewer.sum()].copy().tofile(f"{path}.bin")
+    starts = (np.cumsum(fewer, dtype=np.int64) - fewer) * tokens.itemsize
+    head = path.with_suffix(".yy.idx").read_bytes()[:18] + len(fewer).to_bytes(8, "little")
+    path.with_suffix(".yy.idx").write_bytes(head + fewer.tobytes() + starts.tobytes())
+    with pytest.raises(UsageError, match="has different numbers of sentences in its two languages"):
+        make_shortlist(tmp_path, vocabulary)
+
+
 def test_bad_data(data, vocabulary, tmp_path):
     with pytest.raises(UsageError, match="holds no binarized training set"):
         make_shortlist(tmp_path, vocabulary)

@@ -96,6 +96,7 @@ def shares(monkeypatch, settings):
 
     def divide(jobs, there, visible=None, **texts):
         monkeypatch.setattr(devices, "gpus", lambda: (there, True))
+        monkeypatch.setattr(devices, "gpu_memory", lambda count, tenants: 2**30)
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         if visible:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -129,6 +130,10 @@ def test_no_more_gpus_are_shared_than_are_meant_and_there(shares):
     assert [share.environment["CUDA_VISIBLE_DEVICES"] for share in shares(2, 4, gpus="1")] == ["0", "0"]
     with pytest.raises(UsageError, match="--gpus 5: this machine has 4 GPUs"):
         shares(1, 4, gpus="5")
+    with pytest.raises(UsageError, match="--gpus 2: this machine has 0 GPUs"):
+        shares(2, 0, gpus="2")
+    with pytest.raises(UsageError, match="--precision fp16: CPUs train in fp32 or bf16"):
+        shares(2, 0, precision="fp16")
 
 
 def test_cores_are_shared(monkeypatch, shares):
@@ -267,6 +272,7 @@ def refused(monkeypatch, tmp_path, **texts):
     [
         ({"seeds": "1 two"}, "--seeds two: give a whole number"),
         ({"options": "--no-such-option"}, "shaw: fairseq-train: unrecognized arguments: --no-such-option"),
+        ({"options": "--optimizer adafactor"}, "shaw: fairseq-train: unrecognized arguments: --adam-betas"),
         ({"options": "--help"}, "shaw: fairseq-train: its options were not understood"),
     ],
 )

@@ -57,7 +57,7 @@ def test_file_has_the_settings_that_no_flag_gives(folder):
         "size: tiny\nmax-tokens: 600\nlr: 1e-3\nmetrics: [bleu, ter]\nstages: [train, score]\ntensorboard: false\n"
     )
     found = read("--config", "run.yaml", "--lr", "3e-3")
-    assert (found.size, found.max_tokens, found.lr, found.metrics) == ("tiny", 600, "3e-3", "bleu ter")
+    assert (found.size, found.max_tokens, found.lr, found.metrics) == ("tiny", 600, "3e-3", ("bleu", "ter"))
     assert (found.stages, found.tensorboard, found.beam) == (("train", "score"), False, 5)
 
 

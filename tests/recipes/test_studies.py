@@ -173,6 +173,13 @@ def test_a_damaged_result_is_one_sentence(made, tmp_path, damage):
     assert "\n" not in str(raised.value)
 
 
+def test_other_test_sets_are_refused_before_a_training(made, monkeypatch):
+    data = TranslationData("en", "de", "0", test_sets=("test", "test1"))
+    monkeypatch.setattr(TranslationData, "read", lambda folder, dry_run: data)
+    with pytest.raises(UsageError, match=r"has the test sets test, test1, and small is scored on test\. Give another"):
+        made()
+
+
 def test_other_data_are_refused_before_a_training(made, tmp_path, monkeypatch):
     result(tmp_path)
     monkeypatch.setattr(TranslationData, "read", lambda folder, dry_run: TranslationData("en", "de", "1"))

@@ -63,10 +63,10 @@ def test_disk_that_is_too_small_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10**9))
     before_training.check_disk(tmp_path, 10**6, 80)  # 0.96 GB
     with pytest.raises(
-        UsageError, match=r"may need 1.20 GB more \(100 checkpoints of 12.0 MB\), and its disk has 1.00 GB"
+        UsageError, match=r"^100 checkpoints of 12.0 MB: .*: about 1.20 GB are needed .* 1.00 GB are free"
     ):
         before_training.check_disk(tmp_path, 10**6, 100)
-    with pytest.raises(UsageError, match=r"may need 1.08 GB more \(9 runs, each with 10 checkpoints of 12.0 MB\)"):
+    with pytest.raises(UsageError, match=r"^9 runs, each with 10 checkpoints of 12.0 MB: .*: about 1.08 GB are needed"):
         before_training.check_disk(tmp_path, 10**6, 10, others=[tmp_path / f"none{n}" for n in range(8)])
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "checkpoint_last.pt").write_bytes(bytes(10**8))

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.text.plain import PlainText, read_text
+from posnet_fairseq.text.plain import PlainText, iterate_text
 from support.markup import sgml, xml
 
 LINES = ["R&D says <b>2 < 3</b>", 'the "old" house', "", "Müller’s a b"]
@@ -33,7 +33,7 @@ def zipped(content):
 def test_every_form_has_the_same_lines(tmp_path, form, compress):
     path = tmp_path / "file"
     path.write_bytes(compress(data(form(LINES))))
-    assert read_text(path) == LINES
+    assert list(iterate_text(path)) == LINES
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_other_formats_are_named(tmp_path, content, expected):
     path = tmp_path / "file"
     path.write_bytes(content)
     with pytest.raises(UsageError, match=expected):
-        read_text(path)
+        list(iterate_text(path))
 
 
 @pytest.mark.parametrize(("spaced", "tokenized"), [(3, False), (4, True)])
@@ -65,11 +65,11 @@ def test_what_looks_tokenized(spaced, tokenized):
 def test_an_entity_breaks_no_line(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(data(["<seg>a&#10;b&#x0D;</seg>", "<seg>c&#32;&#32;d</seg>"]))
-    assert read_text(path) == ["a b", "c d"]
+    assert list(iterate_text(path)) == ["a b", "c d"]
 
 
 @pytest.mark.parametrize("lines", [["a\tb"], ["a\tb", "c d"], ["<b>a</b>", "<seg id=1>a</seg>"], ["BZh9 a"], [], [""]])
 def test_plain_text_stays(tmp_path, lines):
     path = tmp_path / "file"
     path.write_bytes(data(lines))
-    assert read_text(path) == lines
+    assert list(iterate_text(path)) == lines

@@ -88,7 +88,7 @@ def test_a_card_is_read_and_written(tmp_path):
     card.length_ratio = 0.5
     card.save(tmp_path)
     written = json.loads((tmp_path / "dataset.json").read_text())
-    assert list(written) == [*list(ENTRIES)[:5], "length_ratio", "notes", "key", "files", "of others"]
+    assert list(written) == [*list(ENTRIES)[:5], "length_ratio", "notes", "key", "files"]
     assert written | ENTRIES | {"words": written["words"]} == written
     assert DatasetCard.read(tmp_path) == card
 

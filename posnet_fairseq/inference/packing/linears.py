@@ -45,8 +45,6 @@ class PackedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (..., in_features) to (..., out_features)."""
-        if x.dtype == self._dtype:
-            return self._multiply(x, self._weight, self._bias, self._activation, [], self._algorithm)
         out = self._multiply(x.to(self._dtype), self._weight, self._bias, self._activation, [], self._algorithm)
         return out.to(x.dtype)
 

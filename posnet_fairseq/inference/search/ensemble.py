@@ -27,7 +27,7 @@ class Decoding:
         model: translation model, or language model without ``encoder``, in evaluation mode.
         sources: (S, M) token ids with end symbols, padded on the right; of a language model only S counts.
         need_attention: also return cross-attention weights.
-        allowed: (W,) ids of the target words that can follow, whose places then take the place of ids; None for all.
+        allowed: (W,) ids of the target words that are scored; None for all.
     """
 
     def __init__(
@@ -35,20 +35,15 @@ class Decoding:
     ) -> None:
         self._decoder = getattr(model, "decoder", model)
         self._state = DecoderState()
-        self._allowed = allowed
         self._project = self._decoder.output_layer if allowed is None else self._decoder.projection_to(allowed)
         self._sentences, self._need_attention = sources.size(0), need_attention
-        self._encoded: EncoderOutput | None = None
-        if hasattr(model, "encoder"):
-            self._encoded = model.encoder.encode(sources)
+        self._encoded: EncoderOutput | None = model.encoder.encode(sources) if hasattr(model, "encoder") else None
 
     def step(self, tokens: Tensor, rows: int) -> tuple[Iterator[Tensor], Tensor | None]:
         """Return scores of each hypothesis' next token, and its cross-attention weights, (R, M), or None.
 
         The scores come in chunks of `rows` hypotheses, (C, V), each computed when it is asked for.
         """
-        if self._allowed is not None:
-            tokens = self._allowed[tokens]
         if self._encoded is None:
             features = self._decoder.features(tokens[:, None], self._state)
         else:
@@ -78,7 +73,10 @@ class Decoding:
 
 
 class Ensemble:
-    """Models whose probabilities are averaged; their mixers may differ. Arguments as of :class:`Decoding`."""
+    """Models whose probabilities are averaged; their mixers may differ.
+
+    Arguments are those of :class:`Decoding`. With `allowed`, places in it take the place of token ids in each step.
+    """
 
     def __init__(
         self,
@@ -91,7 +89,7 @@ class Ensemble:
         # Graphs of other engines have a decoding of their own.
         kinds = [getattr(model, "decoding", functools.partial(Decoding, model)) for model in models]
         self._members = [kind(sources, need_attention, allowed) for kind in kinds]
-        self._temperature = temperature
+        self._temperature, self._allowed = temperature, allowed
 
     def step(self, tokens: Tensor, rows: int) -> tuple[Iterator[tuple[Tensor, Tensor]], Tensor | None]:
         """Return scores of each hypothesis' next token after the last ones, (R,), in chunks of `rows` hypotheses.
@@ -100,6 +98,8 @@ class Ensemble:
         or NaN where the scores are. Also returned is (R, M) the mean of the models' cross-attention weights, None if no
         model has them.
         """
+        if self._allowed is not None:
+            tokens = self._allowed[tokens]
         steps, weights = zip(*(member.step(tokens, rows) for member in self._members), strict=True)
         return map(self._joined, zip(*steps, strict=True)), _mean(weights)
 
