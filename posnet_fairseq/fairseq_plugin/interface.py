@@ -1,7 +1,6 @@
 """Encoder, decoders and loading behind fairseq's interfaces: the same modules, called as fairseq calls its own."""
 
 import json
-from argparse import Namespace
 from collections.abc import Mapping
 from typing import Any
 
@@ -189,16 +188,10 @@ class ExplainedLoading(BaseFairseqModel):
         """
         self.register_buffer(MIXERS, torch.tensor(list(json.dumps(describe_mixers(self)).encode())))
 
-    def load_state_dict(
-        self,
-        state_dict: Mapping[str, Any],
-        strict: bool = True,
-        model_cfg: Any = None,
-        args: Namespace | None = None,
-    ) -> Any:
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Load weights as fairseq does, and refuse those of another model with a sentence."""
         state_dict = check_weights(self, state_dict) | {MIXERS: self.state_dict()[MIXERS]}
         try:
-            return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
+            return super().load_state_dict(state_dict, *args, **kwargs)
         except RuntimeError as error:
             raise other_weights(state_dict, self) from error

@@ -26,8 +26,7 @@ class Huang(ContentBasedMixer):
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.buckets = Buckets("clip", settings.options.clip_distance, settings.cells)
-        self.table_heads = self.num_heads if settings.grid is None else 1
-        self.relative = table(self.buckets.rows, self.table_heads * self.head_dim)
+        self.relative = table(self.buckets.rows, self.embed_dim if settings.grid is None else self.head_dim)
 
     def offset_table(self, q: Tensor) -> Tensor:
         """(B, H, N, 2K + 1)."""
@@ -35,4 +34,4 @@ class Huang(ContentBasedMixer):
 
     def key_vectors(self) -> Tensor:
         """P."""
-        return split_table(self.relative, self.table_heads)
+        return split_table(self.relative, self.head_dim)

@@ -125,7 +125,4 @@ class IRPE(ContentBasedMixer):
 
     def _per_head(self, table: Tensor | None) -> Tensor | None:
         """Return (1, T, d) if heads share the table, else (H, T, d)."""
-        if table is None:
-            return None
-        table = self.buckets.table(table)
-        return split_table(table, table.size(1) // self.head_dim)
+        return None if table is None else split_table(self.buckets.table(table), self.head_dim)

@@ -33,4 +33,4 @@ class Relative(ContentBasedMixer):
 
     def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""
-        return gather_by_offset(q @ split_table(self.relative_key, self.num_heads).mT, index)
+        return gather_by_offset(q @ split_table(self.relative_key, self.head_dim).mT, index)

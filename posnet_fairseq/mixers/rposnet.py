@@ -21,7 +21,7 @@ class RelativeEnergy(Energy):
     def table(self, at: Tensor, keys: int, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
         """(H, N, 2K + 1)."""
         q = self.query_proj(enough(positions, len(at), "positions")[: len(at)]).unflatten(1, (self.num_heads, -1))
-        return q.transpose(0, 1) @ split_table(self.relative, self.num_heads).mT * q.size(-1) ** -0.5
+        return q.transpose(0, 1) @ split_table(self.relative, q.size(-1)).mT * q.size(-1) ** -0.5
 
 
 @register_mixer("rposnet")

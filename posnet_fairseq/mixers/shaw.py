@@ -37,15 +37,14 @@ class Shaw(ContentBasedMixer):
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.buckets = Buckets("clip", settings.options.clip_distance, settings.cells)
-        self.table_heads = self.num_heads if settings.grid is None else 1
-        size = self.buckets.rows, self.table_heads * self.head_dim
+        size = self.buckets.rows, self.embed_dim if settings.grid is None else self.head_dim
         self.relative_key = table(*size)
         self.relative_value = table(*size) if settings.options.shaw_values else None
 
     def offset_table(self, q: Tensor) -> Tensor:
         """(B, H, N, 2K + 1)."""
-        return q @ split_table(self.relative_key, self.table_heads).mT
+        return q @ split_table(self.relative_key, self.head_dim).mT
 
     def value_vectors(self) -> Tensor | None:
         """E_V."""
-        return None if self.relative_value is None else split_table(self.relative_value, self.table_heads)
+        return None if self.relative_value is None else split_table(self.relative_value, self.head_dim)

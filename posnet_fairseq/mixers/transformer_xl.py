@@ -52,7 +52,7 @@ class TransformerXL(ContentBasedMixer):
         keys = offsets.size(1)
         lowest = 0 if self.causal else 1 - keys
         table = self._vectors(torch.arange(lowest, keys, device=offsets.device))
-        return (offsets - lowest).clamp(min=0), split_table(table, self.num_heads)
+        return (offsets - lowest).clamp(min=0), split_table(table, self.head_dim)
 
     def _vectors(self, distances: Tensor) -> Tensor:
         return self.relative_proj(sinusoids(distances, self.embed_dim).to(self.relative_proj.weight))

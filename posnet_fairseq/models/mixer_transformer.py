@@ -63,12 +63,10 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
             )
         return super().train(mode)
 
-    def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True, model_cfg: Any = None, args: Any = None
-    ) -> Any:
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Load weights, unless they were trained with another length ratio than the options give."""
         refuse_other_length_ratio(self.given_length_ratio, state_dict.get("decoder.length_ratio_version"))
-        return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
+        return super().load_state_dict(state_dict, *args, **kwargs)
 
 
 def _check_shared(cfg: Any, source: Dictionary, target: Dictionary) -> None:

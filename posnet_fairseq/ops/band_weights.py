@@ -33,12 +33,9 @@ class BandWeights:
         `keys` is M, or (B, 1, 1) that of each sentence.
         """
         energy = energy.to(torch.promote_types(energy.dtype, torch.float32))
-        number = band.counts(energy.size(1), keys, length_ratio, energy.device).to(energy.dtype)
-        if isinstance(keys, Tensor):  # finite: where a query meets padding only, there is no number at all
-            number = number[:, None]
-            energy = (energy + number.clamp(min=1).log()).masked_fill(number == 0, masked_energy(energy.dtype))
-        else:
-            energy = energy + number.log()
+        number = band.counts(energy.size(1), keys, length_ratio, energy.device).to(energy.dtype).unsqueeze(-3)
+        # Finite: where a query meets no token, or padding only, there is no number at all.
+        energy = (energy + number.clamp(min=1).log()).masked_fill(number == 0, masked_energy(energy.dtype))
         return cls(band, length_ratio, softmax(energy) / number.clamp(min=1))
 
     @classmethod

@@ -61,7 +61,6 @@ class Dropout(nn.Module):
 
     def make_generation_fast_(
         self,
-        name: str = "",
         retain_dropout: bool = False,
         retain_dropout_modules: list[str] | None = None,
         **kwargs: object,

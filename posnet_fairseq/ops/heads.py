@@ -14,7 +14,6 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
-def split_table(table: Tensor, num_heads: int) -> Tensor:
-    """Return ``table``, (T, D), as (H, T, d): each head has columns of its own."""
-    rows, width = table.shape
-    return table.view(rows, num_heads, width // num_heads).transpose(0, 1)
+def split_table(table: Tensor, head_dim: int) -> Tensor:
+    """Return ``table``, (T, H·d), as (H, T, d): each head has columns of its own. H is 1 if heads share them."""
+    return table.view(table.size(0), -1, head_dim).transpose(0, 1)

@@ -57,7 +57,7 @@ def saving_and_loading_change_nothing(mixer: TokenMixer) -> None:
 
 def storing_energies_changes_nothing(mixer: TokenMixer) -> None:
     """Tables in the place of energies of positions give the same result."""
-    if not isinstance(mixer, PositionBasedMixer):
+    if not isinstance(mixer, PositionBasedMixer) or not len(mixer.energies):
         return
     query, memory, arguments = call(mixer)
     context = MixingContext(
@@ -166,7 +166,9 @@ def asking_for_weights_changes_nothing(mixer: TokenMixer) -> None:
     """The result is the same with the mixing weights and without."""
     query, memory, arguments = call(mixer)
     result, weights = mixer(query, memory, **arguments, need_weights=True)
-    torch.testing.assert_close(result, mixer(query, memory, **arguments), **CLOSE)
+    plain = mixer(query, memory, **arguments)
+    real = ~arguments["padding_mask"] if mixer.place == "encoder" else ...  # nobody reads what padded queries get
+    torch.testing.assert_close(result[real], plain[real], **CLOSE)
     assert weights is None or weights.shape[-2:] == (query.size(1), memory.size(1))
 
 

@@ -91,8 +91,11 @@ class Decoder(CausalDecoder):
                 need_weights=need_attention and index == len(self.layers) - 1,
             )
             layers.append(x)
-        if weights is not None:
-            attention = _as_padded(weights.mean(dim=1).expand(x.size(0), -1, -1), encoded, order)
+        if weights is not None:  # with rows and columns in the order of the target and source that were given
+            attention = reorder(weights.mean(dim=1).expand(x.size(0), -1, -1), inverse(order))
+            if encoded.order is not None:
+                source_order = encoded.order.repeat_interleave(encoded.beam, dim=0)
+                attention = reorder(attention.transpose(1, 2), inverse(source_order)).transpose(1, 2)
         return self._end(layers, attention, order, state)
 
     def forward(self, tokens: Tensor, encoded: EncoderOutput, state: DecoderState | None = None) -> Tensor:
@@ -115,12 +118,3 @@ class Decoder(CausalDecoder):
         if stored is not None and not stored.is_meta:
             source, target = stored.tolist()
             self._length_ratio = source, target
-
-
-def _as_padded(attention: Tensor, encoded: EncoderOutput, order: Tensor | None) -> Tensor:
-    """Return weights (B, N, M) with rows and columns in the order of the padded target and source that were given."""
-    attention = reorder(attention, inverse(order))
-    if encoded.order is not None:
-        source_order = encoded.order.repeat_interleave(encoded.beam, dim=0)
-        attention = reorder(attention.transpose(1, 2), inverse(source_order)).transpose(1, 2)
-    return attention

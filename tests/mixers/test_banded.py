@@ -167,6 +167,16 @@ def test_counts_are_those_of_the_pairs():
             assert torch.equal(which.counts(7, torch.full((1, 1, 1), 4), (3, 2))[0], number)
 
 
+@pytest.mark.parametrize("keys", [3, torch.full((2, 1, 1), 3)], ids=["one length", "each its own"])
+def test_weights_are_finite_where_a_query_meets_no_token(keys):
+    """Queries from 5 on, whose window ends behind the last token."""
+    which, energy = band.Band(2, tails=False, causal=False), torch.randn(4, 9, 5)
+    weights = band_weights.BandWeights.softmax(which, (1, 1), energy, keys).weights
+    assert weights.isfinite().all()
+    totals = (weights * which.counts(9, 3, (1, 1))).sum(-1)
+    torch.testing.assert_close(totals, (torch.arange(9) < 5).float().expand_as(totals))
+
+
 def test_a_state_stays_what_its_first_step_made_it():
     """Steps without gradients go on from those with; others are refused, and so are weights in some steps only."""
     mixer = build_mixer("rposnet", "decoder")

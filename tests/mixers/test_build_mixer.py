@@ -1,12 +1,16 @@
 """``posnet_fairseq.build_mixer``: a mixer in any PyTorch model."""
 
 import dataclasses
+import functools
 
+import numpy
 import pytest
 import torch
 from torch import nn
 
 import posnet_fairseq as posnet
+from posnet_fairseq import registry
+from posnet_fairseq.mixers.bases import Options, PositionBasedMixer, enough, option
 from posnet_fairseq.ops import chunks
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
@@ -108,6 +112,8 @@ def test_wrong_calls_are_told():
     )
     with pytest.raises(UsageError, match=sentence):
         build("rposnet", "encoder")(x, padding_mask=left)
+    with pytest.raises(UsageError, match=r"is_causal True: cross-attention sees the whole memory\. Leave it out"):
+        posnet.as_attention(build("rposnet", "cross"))(x, x, x, is_causal=True)
     with pytest.raises(UsageError, match="memory is missing"):
         build("rposnet", "cross")(x)
     with pytest.raises(UsageError, match="40 tokens: this mixer was built for 32 positions"):
@@ -240,6 +246,43 @@ def test_errors_of_torch_are_passed_on_unless_types_differ():
         mixer(half)
     with torch.autocast("cpu"), pytest.raises(RuntimeError, match="another"):
         mixer(half)
+
+
+def test_the_default_type_is_that_of_all_weights(request):
+    request.addfinalizer(functools.partial(torch.set_default_dtype, torch.get_default_dtype()))
+    torch.set_default_dtype(torch.float64)
+    for name in posnet.mixer_names():
+        mixed = posnet.build_mixer(name, 8, 2, 16, position_embedding=None)(torch.rand(2, 4, 8))
+        assert mixed.dtype == torch.float64, name
+
+
+def test_sizes_of_a_grid_may_be_numpys():
+    mixer = posnet.build_mixer("irpe", 8, 2, grid=tuple(numpy.array([6, 4]) // 2))
+    assert mixer(torch.rand(1, 6, 8)).shape == (1, 6, 8)
+
+
+def test_laws_hold_for_a_window_that_ends_within_padding():
+    check_mixer("lightconv", clip_distance=3)
+
+
+class Mine(PositionBasedMixer):
+    """It overrides `energy`, so that there is nothing to store, and has an option that is a text."""
+
+    reads_positions = True
+
+    @dataclasses.dataclass
+    class Config(Options):
+        function: str = option("what energies are made by", default="tanh")
+
+    def energy(self, offsets, positions, memory_positions):
+        queries, keys = (enough(positions, length, "positions")[:length] for length in offsets.shape)
+        return getattr(torch, self.settings.options.function)(queries @ keys.T).expand(self.num_heads, -1, -1)
+
+
+def test_laws_hold_for_energies_that_cannot_be_stored(monkeypatch):
+    monkeypatch.setattr(registry, "_MIXERS", dict(registry._MIXERS))
+    registry.register_mixer("mine")(Mine)
+    check_mixer("mine", function="sin")
 
 
 def test_laws_are_not_said_to_hold_where_there_are_none():

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import fields
+from numbers import Integral
 from typing import Any
 
 from posnet_fairseq.mixers.bases.mixer_options import configure
@@ -92,7 +93,7 @@ def build_mixer(
     if (
         isinstance(grid, tuple | list)
         and max_positions is None
-        and all(isinstance(size, int) for size in (*grid, extra_tokens))
+        and all(isinstance(size, Integral) for size in (*grid, extra_tokens))
     ):
         max_positions = math.prod(grid) + extra_tokens
     config = cls.Config if grid is None or cls.GridConfig is None else cls.GridConfig

@@ -69,6 +69,8 @@ def _parsed(option: Field, value: Any) -> Any:
     if kind is float:
         is_text = isinstance(value, str) and re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value)
         return float(value) if is_text else value
+    if kind is str:
+        return str(value)
     if isinstance(value, bool) or not re.fullmatch(r"-?\d{1,9}", str(value)):
         raise errors.UsageError(f"{name} {value!s:.50}: give a whole number of at most 9 digits.")
     return int(value)

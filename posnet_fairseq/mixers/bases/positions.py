@@ -49,7 +49,7 @@ class Positions(nn.Module):
         else:
             # Computed on the CPU: products on the meta device would import all of torch's compiler.
             vectors = sinusoidal_embedding(max_positions, embed_dim, torch.device("cpu"))
-            vectors = vectors.to(torch.get_default_device())
+            vectors = vectors.to(torch.get_default_device(), torch.get_default_dtype())
             self.register_buffer("weight", vectors, persistent=False)
         self.norm = nn.LayerNorm(embed_dim) if self.learned and for_mixers else None
         self.dropout = Dropout(dropout, module_name=self.__class__.__name__) if for_mixers else None
