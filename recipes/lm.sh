@@ -9,6 +9,5 @@
 #   bash recipes/lm.sh --size b --seed 2        GPT-A, -B or -C; another seed
 #   bash recipes/lm.sh --mixers attention,rposnet        any mixers that may stand in a decoder
 #
-# posnet-run lm --help lists all options, which docs/recipes.md explains. Stop it at any time; run again, it
-# goes on where it was.
+# posnet-run lm --help lists all options (docs/recipes.md). Stop it at any time; the same command continues.
 . "$(dirname "${BASH_SOURCE[0]}")/lib/recipe.sh"

@@ -2,6 +2,5 @@
 # Multi30k, English to German: 29,000 descriptions of images, a model of 2.6 million parameters (Wu et al., 2021).
 #   bash recipes/multi30k.en-de.sh --mixer rposnet --seed 1 --cpus 1 [STAGE ...]
 # STAGE: prepare, train, average, precompute, translate, score (default: all).
-# posnet-run multi30k.en-de --help lists all options, which docs/recipes.md explains. Stop it at any time; run again, it
-# goes on where it was.
+# posnet-run multi30k.en-de --help lists all options (docs/recipes.md). Stop it at any time; the same command continues.
 . "$(dirname "${BASH_SOURCE[0]}")/lib/recipe.sh"

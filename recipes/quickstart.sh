@@ -7,6 +7,5 @@
 #   bash recipes/quickstart.sh --mixers transformer_pos,translution           others; the first is the baseline
 #   bash recipes/quickstart.sh --seeds 1,2,3                                  three runs of each
 #
-# posnet-run quickstart --help lists all options, which docs/recipes.md explains. Stop it at any time; run again, it
-# goes on where it was.
+# posnet-run quickstart --help lists all options (docs/recipes.md). Stop it at any time; the same command continues.
 . "$(dirname "${BASH_SOURCE[0]}")/lib/recipe.sh"

@@ -2,6 +2,5 @@
 # WMT14 English to French: 36 million sentence pairs (PosNet, Table 2).
 #   bash recipes/wmt14.en-fr.sh --mixer rposnet --size base --seed 1 [STAGE ...]
 # STAGE: prepare, train, average, precompute, translate, score (default: all).
-# posnet-run wmt14.en-fr --help lists all options, which docs/recipes.md explains. Stop it at any time; run again, it
-# goes on where it was.
+# posnet-run wmt14.en-fr --help lists all options (docs/recipes.md). Stop it at any time; the same command continues.
 . "$(dirname "${BASH_SOURCE[0]}")/lib/recipe.sh"
