@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Linter and quick tests, 4 to 6 minutes on 2 cores; makes the environment if there is none.
-# --all: all tests, the type checker and other thorough and slow ones too, as CI runs them.
+# --all: all tests, thorough and slow ones too, as CI runs them. The type checker is one: tests/contracts/test_types.py.
 # Further arguments go to pytest: bash tests/run.sh -k rposnet, bash tests/run.sh --all tests/recipes
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

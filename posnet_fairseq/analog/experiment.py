@@ -237,6 +237,7 @@ def _refuse_other(folder: Path, record: Mapping[str, Any]) -> None:
         if any(folder.iterdir()):
             raise UsageError(f"--out {folder} has other files. Give another folder, or an empty one.")
         return
+    there.setdefault("vocabulary", record["vocabulary"])  # of a folder that 0.3.0 filled
     different = changed(there, json.loads(json.dumps(record)))
     if different:
         raise UsageError(

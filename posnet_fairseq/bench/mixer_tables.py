@@ -127,7 +127,9 @@ def _values(field: dataclasses.Field) -> str:
     allowed = choices(field)
     if allowed:
         return " | ".join(allowed)
-    kinds = {int: "a whole number", float: "a number", str: "a number or auto"}
+    if field.name == "length_ratio":
+        return "a number or auto"
+    kinds = {int: "a whole number", float: "a number", str: "a text"}
     return "K or K,K,..." if per_layer(field) else kinds[plain_type(field)]
 
 

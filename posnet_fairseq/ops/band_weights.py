@@ -19,7 +19,7 @@ class BandWeights:
     Attributes:
         band: the offsets that have weights.
         length_ratio: γ as (source tokens, target tokens).
-        weights: (H, N, 2R + 1), 0 at hidden offsets; of each sentence (B, H, N, 2R + 1).
+        weights: (H, N, 2R + 1), 0 at hidden offsets of queries that meet a token; of each sentence (B, H, N, 2R + 1).
     """
 
     band: Band

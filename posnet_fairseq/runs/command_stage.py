@@ -66,9 +66,9 @@ def settings_of(
     for argument in command[1:]:
         for place, folder in (places or {}).items():
             argument = re.sub(rf"(^|=){re.escape(str(folder))}(?=/|$)", rf"\1{place}", argument)
-        if option := re.fullmatch(r"(--?[A-Za-z][\w-]*)(?:=(.*))?", argument, re.DOTALL):
-            name = option[1]
-            settings[name] = option[2] or ""
+        if re.match(r"--?[A-Za-z]", argument):
+            name = argument
+            settings[name] = ""
         elif name is not None:
             settings[name] = f"{settings[name]} {argument}".strip()
         else:

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.progress import amount
+from posnet_fairseq.shared.progress import amount, shown
 
 
 def refuse_too_little_disk(folder: Path, needed: int) -> None:
@@ -12,8 +12,8 @@ def refuse_too_little_disk(folder: Path, needed: int) -> None:
     free = free_bytes(folder)
     if needed > free:
         raise UsageError(
-            f"{folder}: about {amount(needed, 'bytes')} are needed there, {amount(free, 'bytes')} are free. Make room, "
-            "or choose a place on another disk."
+            f"{shown(folder)}: about {amount(needed, 'bytes')} are needed there, {amount(free, 'bytes')} are free. "
+            "Make room, or choose a place on another disk."
         )
 
 

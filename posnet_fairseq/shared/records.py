@@ -100,8 +100,13 @@ def _of_former(entries: Any) -> Any:
     if not isinstance(entries, dict):
         return entries
     settings = entries.get("settings")
-    if isinstance(settings, dict) and str(settings.get("--user-dir")).endswith("/posnet_fairseq"):
-        return entries | {"settings": settings | {"--user-dir": "posnet_fairseq"}}  # wherever it was installed
+    if isinstance(settings, dict):
+        settings = dict(settings)
+        if str(settings.get("--user-dir")).endswith("/posnet_fairseq"):
+            settings["--user-dir"] = "posnet_fairseq"  # wherever it was installed
+        if "--metrics" in settings:
+            settings["--metrics"] = str(settings["--metrics"]).replace(" ", ",")
+        return entries | {"settings": settings}
     return entries
 
 

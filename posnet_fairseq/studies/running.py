@@ -100,9 +100,9 @@ def run_study(settings: StudySettings) -> None:
     if todo:
         check_folder(settings.results_folder, "--results")
         check_options(todo)
+        parts = shares(min(settings.jobs, len(todo)), todo[0])
         prepare_data(todo[0])
         _refuse_other_data(study, todo[0], settings)
-        parts = shares(min(settings.jobs, len(todo)), todo[0])
         do_all(todo, parts, then=lambda run, work: write_result(study, run, settings, work))
 
 

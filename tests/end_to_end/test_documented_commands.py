@@ -55,6 +55,8 @@ MENTIONS = {
     "posnet-run compare",
     "posnet-run lm",
     "posnet-run quickstart",
+    "posnet-run study",
+    "posnet-run tune",
     "posnet-translate --compile",
     "posnet-translate --dtype bf16",
     "posnet-translate --fast",

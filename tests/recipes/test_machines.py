@@ -43,10 +43,9 @@ def test_all_run_what_the_first_machine_has_decided(record):
 
 
 def test_machines_may_have_names_of_their_own_for_the_same_folders(record):
-    there, here = (["--finetune-from-model", f"{place}/averaged.pt"] for place in ("/home/a", "/mount"))
-    own = ["/local/data", *OPTIONS[1:], *here]
+    own = ["/local/data", *OPTIONS[1:]]
     own[4] = "/mount/run/checkpoints"
-    first = Share(0, 1, [*OPTIONS, *there, "--reset-dataloader"], "key", record)
+    first = Share(0, 1, [*OPTIONS, "--reset-dataloader"], "key", record)
     assert outcomes(first, Share(1, 1, own, "key", record))[1] == [*own, "--reset-dataloader"]
 
 

@@ -63,7 +63,7 @@ def test_disk_that_is_too_small_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10**9))
     before_training.check_disk(tmp_path, 10**6, 80)  # 0.96 GB
     with pytest.raises(
-        UsageError, match=r"^100 checkpoints of 12.0 MB: .*: about 1.20 GB are needed .* 1.00 GB are free"
+        UsageError, match=r"^100 checkpoints of 12.0 MB: .*: about 1.20 GB are needed .* 1.00 GB are free. Make room"
     ):
         before_training.check_disk(tmp_path, 10**6, 100)
     with pytest.raises(UsageError, match=r"^9 runs, each with 10 checkpoints of 12.0 MB: .*: about 1.08 GB are needed"):

@@ -17,7 +17,7 @@ from torch.distributed import DistError, Store, rendezvous
 PATIENCE = 90.0  # seconds until a file that one machine has written must be seen by the others
 ANSWER = timedelta(minutes=10)  # until a process must have answered
 # Machines may have different names for the same folders; the data, too, which are the first argument.
-PLACES = ("--save-dir", "--tensorboard-logdir", "--user-dir", "--finetune-from-model")
+PLACES = ("--save-dir", "--tensorboard-logdir", "--user-dir")
 
 
 def agreed_arguments(arguments: list[str]) -> list[str]:
