@@ -60,7 +60,8 @@ def build_models(task: SimpleNamespace, mixers: Sequence[str], size: str, positi
     """Return fairseq's model of a size, the baseline, and posnet's with each mixer, by name."""
     models: dict[str, nn.Module] = {BASELINE: fairseq_transformer(task, size, positions)}
     for mixer in mixers:
-        models[f"{get_mixer(mixer, '--mixers').arch}_{size}"] = mixer_transformer(task, mixer, size, positions)
+        arch = get_mixer(mixer, "--mixers").arch
+        models[f"{arch}_{size}"] = mixer_transformer(task, mixer, size, positions)
     return models
 
 
