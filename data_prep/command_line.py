@@ -208,7 +208,7 @@ class Preparation:
 
     def loads_in(self, stages: Sequence[FolderStage]) -> bool:
         """Return whether files are downloaded by one of these stages."""
-        return not {*(self.read.after or (self.read,))}.isdisjoint(stages)
+        return any(stage in stages for stage in self.read.after or (self.read,))
 
 
 def preparation(options: argparse.Namespace, stages: Path, downloads: Downloads) -> Preparation:

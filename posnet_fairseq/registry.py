@@ -63,8 +63,8 @@ def get_mixer(name: str, option: str = "mixer") -> Any:
     """Return the class registered as `name`, or refuse a name of none, which was given with `option`."""
     if isinstance(name, str) and name in _MIXERS:
         return _MIXERS[name]
-    of_arch = [f" Did you mean {each.name}?" for each in _MIXERS.values() if each.arch == name]
-    hint = of_arch[0] if of_arch else nearest(str(name), _MIXERS)
+    of_arch = (f" Did you mean {each.name}?" for each in _MIXERS.values() if each.arch == name)
+    hint = next(of_arch, nearest(str(name), _MIXERS))
     raise UsageError(f"{option} {name}: there is no such mixer. Choose one of: {', '.join(sorted(_MIXERS))}.{hint}")
 
 

@@ -58,9 +58,14 @@ class ModelKind:
         )
 
 
+def local_folder(given: str) -> Path:
+    """Return the path of a model that is given; one of a user who does not exist stays as it is."""
+    return Path(os.path.expanduser(given))
+
+
 def find(given: str, kind: ModelKind, download: bool = True) -> tuple[str, dict[str, Path]]:
     """Return the short name and the files {name: path} of a model, a local folder or a name on the hub."""
-    folder = Path(os.path.expanduser(given))  # of a user who does not exist: unchanged
+    folder = local_folder(given)
     short = shown(folder.resolve().name if folder.is_dir() else given.rpartition("/")[2])
     problem = ""
     if folder.exists():

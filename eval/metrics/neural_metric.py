@@ -46,7 +46,7 @@ class NeuralMetric(MeanMetric):
     def requested_model(self) -> str:
         """Name or absolute folder of the model, and of its encoder if one was named."""
         given = (getattr(self.options, f"{self.name}_{part}", None) for part in ("model", "encoder"))
-        named = [(name, Path(os.path.expanduser(name))) for name in given if name]
+        named = [(name, model_files.local_folder(name)) for name in given if name]
         return shown(" with encoder ".join(str(path.resolve()) if path.is_dir() else name for name, path in named))
 
     @abstractmethod

@@ -86,16 +86,21 @@ def significance_test(comparison: Comparison) -> str:
         f"{comparison.seed}, and standard deviation over runs, pooled over systems; two-sided, Student's t, "
         f"degrees of freedom: {freedom} or more"
     )
-    without = [test_set.name for test_set in comparison.test_sets if not test_set.seed_freedom]
+    without = _without_seeds(comparison)
     return f"{text}; not on {listed(without)}, where no system has several runs" if without else text
 
 
 def interval(comparison: Comparison) -> str:
     """Return what the 95% intervals of scores are over."""
     over = f"sentences{' and' if comparison.test == SEEDS else ', not'} training seeds"
-    without = [one.name for one in comparison.test_sets if not one.seed_freedom] if comparison.test == SEEDS else []
+    without = _without_seeds(comparison) if comparison.test == SEEDS else []
     only = f"; on {listed(without)} over sentences only" if without else ""
     return f"95% interval over {over} ({comparison.resamples:,} bootstrap resamples{only})"
+
+
+def _without_seeds(comparison: Comparison) -> list[str]:
+    """Return the names of the test sets of which no system has several runs."""
+    return [test_set.name for test_set in comparison.test_sets if not test_set.seed_freedom]
 
 
 def legend(comparison: Comparison) -> list[str]:

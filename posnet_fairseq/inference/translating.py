@@ -89,7 +89,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
         first = list(itertools.islice(windows, 1))
         batches = sum(len(each) for _, each in first)
         processes, threads = processes_and_threads(options.processes, options.input, batches)
-        find: Any = functools.partial(timed_search, translator, threads if processes > 1 else None)
+        find: Callable[[Batch], Any] = functools.partial(timed_search, translator, threads if processes > 1 else None)
         if processes > 1 and device == "cuda":
             load = replace(model.options, device=device, dtype=dtype)
             find = SearchOnGPU(type(model), options.checkpoint, load, (settings, *arguments), threads)

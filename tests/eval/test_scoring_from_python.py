@@ -42,8 +42,8 @@ def test_lines_and_files_give_the_results_of_the_command(capsys):
     systems = "--system base=base.txt good=good.txt,other.txt --test ar --trials 50".split()
     expected = command(*systems, "--metrics", ",".join(METRICS), "--baseline", "good", "--baseline2", "base")
     printed = capsys.readouterr().out
-    options = {"metrics": METRICS, "baseline": ("good", "base"), "resamples": 100, "test": "ar", "trials": 50}
-    options["metrics"] = [name.upper() for name in METRICS]
+    options = {"baseline": ("good", "base"), "resamples": 100, "test": "ar", "trials": 50}
+    options["metrics"] = [name.upper() for name in METRICS]  # as in tables
     good, other = OUTPUTS["good"], OUTPUTS["other"]
     lines = score({"base": OUTPUTS["base"], "good": [good, other]}, REFERENCE, SOURCE, language_pair="en-de", **options)
     given = {"base": Path("base.txt"), "good": [good, Path("other.txt")]}

@@ -21,10 +21,10 @@ from support import commands
 
 ENDS = 2  # the exit code of a refusal
 # Of models that are small, as each row has copies of them, with matrices that are not square.
-SHAPE = [
-    *"--encoder-layers 1 --encoder-embed-dim 32 --encoder-ffn-embed-dim 64 --encoder-attention-heads 2".split(),
-    *"--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 64 --decoder-attention-heads 2".split(),
-]
+SHAPE = " ".join(
+    f"--{side}-layers 1 --{side}-embed-dim 32 --{side}-ffn-embed-dim 64 --{side}-attention-heads 2"
+    for side in ("encoder", "decoder")
+).split()
 
 
 @dataclass(frozen=True)

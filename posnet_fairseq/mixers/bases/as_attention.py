@@ -89,10 +89,10 @@ class MixerAttention(nn.Module):
                 "cross-attention (build_mixer(..., cross_attention=True)) one tensor as key and value."
             )
         if is_causal and not self.mixer.causal and attn_mask is None:
-            instead = "cross-attention sees the whole memory. Leave it out"
-            raise UsageError(
-                f"is_causal True: {instead if is_cross else 'this mixer sees the future. Build it with causal=True'}."
-            )
+            reason = "this mixer sees the future. Build it with causal=True."
+            if is_cross:
+                reason = "cross-attention sees the whole memory. Leave it out."
+            raise UsageError(f"is_causal True: {reason}")
         x = self._batched(query)
         memory = self._batched(key) if is_cross else x
         padding = None if key_padding_mask is None else _mask("key_padding_mask", key_padding_mask)
