@@ -37,6 +37,8 @@ from posnet_fairseq.text.tokenizers import Tokenizer
 DESTINATIONS = "train.sets"  # a line for each training pair: its set, or - if it is dropped
 
 Counts = dict[str, Any]
+Make = Callable[[Path, ProgressReporter], Counts]
+Stages = tuple[FolderStage, ...]
 # Settings of later versions: where they are not used, datasets made before need not be made again.
 _LATER = ("lowercase_first", "rules")
 
@@ -87,12 +89,7 @@ class DatasetPipeline:
     """
 
     def __init__(
-        self,
-        read: FolderStage,
-        languages: Sequence[str],
-        recipe: Recipe,
-        processes: int,
-        like: Vocabulary | None = None,
+        self, read: FolderStage, languages: Sequence[str], recipe: Recipe, processes: int, like: Vocabulary | None
     ) -> None:
         self.read, self.languages, self.recipe, self._processes, self._like = read, languages, recipe, processes, like
         self.tokenizers = like.tokenizers if like else [_tokenizer(language, recipe) for language in languages]
@@ -100,16 +97,10 @@ class DatasetPipeline:
         self._lossless = recipe.lossless and recipe.subwords == "sentencepiece" and not like
         self._joined = len(set(self.subword_files.values())) == 1
 
-        def stage(
-            name: str,
-            make: Callable[[Path, ProgressReporter], Counts],
-            settings: Counts,
-            after: tuple[FolderStage, ...],
-            share: float,  # bytes that it writes for each byte of plain text, about
-            packages: tuple[str, ...] = (),
-        ) -> FolderStage:
-            folder = read.folder.with_name(name)
-            return FolderStage(folder, make, settings, after, int(share * read.size), packages=packages)
+        # share: bytes that it writes for each byte of plain text, about
+        def stage(name: str, share: float, make: Make, settings: Counts, after: Stages, *packages: str) -> FolderStage:
+            written = int(share * read.size)
+            return FolderStage(read.folder.with_name(name), make, settings, after, written, packages=packages)
 
         words = {
             f"{of.language}: {name}": value
@@ -121,7 +112,7 @@ class DatasetPipeline:
         size: Counts = {"merges": recipe.merges} if recipe.subwords == "bpe" else {"pieces": recipe.pieces}
         if self._lossless:
             size["lossless"] = True
-        package = ("subword-nmt",) if recipe.subwords == "bpe" else ("sentencepiece",)
+        package = "subword-nmt" if recipe.subwords == "bpe" else "sentencepiece"
         dictionaries: Counts = {"joined": self._joined}
         if like:
             size = {"files": list(map(digest, like.merges))}
@@ -129,12 +120,12 @@ class DatasetPipeline:
         division = {"valid_every": recipe.valid_every} | (limits if recipe.clean == "words" else {})
         after_split = limits if recipe.clean == "pieces" else {}
         after_split |= {name: True for name in ("drop_copies", "drop_other_scripts") if getattr(recipe, name)}
-        self._tokenized = stage("tokenise", self._tokenize, words, (read,), 1.1, ("sacremoses", "jieba"))
+        self._tokenized = stage("tokenise", 1.1, self._tokenize, words, (read,), "sacremoses", "jieba")
         texts = (read, self._tokenized)
-        self.split = stage("split", self._divide, division, texts, 0.02)
-        self.learned = stage("learn", self._learn, {"subwords": recipe.subwords} | size, (self.split,), 0.001, package)
-        self.text = stage("apply", self._apply, after_split, (*texts, self.split, self.learned), 2.3, package)
-        self.goal = stage("binarise", self._binarize, dictionaries, (self.text,), 0.4)
+        self.split = stage("split", 0.02, self._divide, division, texts)
+        self.learned = stage("learn", 0.001, self._learn, {"subwords": recipe.subwords} | size, (self.split,), package)
+        self.text = stage("apply", 2.3, self._apply, after_split, (*texts, self.split, self.learned), package)
+        self.goal = stage("binarise", 0.4, self._binarize, dictionaries, (self.text,))
         self.stages: list[FolderStage] = [*read.after, *texts, self.split, self.learned, self.text, self.goal]
 
     def _paths(self, folder: Path, name: str) -> list[Path]:
@@ -236,9 +227,11 @@ class DatasetPipeline:
             dropped = dropped_pairs(self.split.counts, counts[name])
             why_dropped = {f"{DROPPED}{why}": of for why, of in dropped.items()}
             self._refuse_empty(name, counts[name].get("lines", 0), why_dropped)
-        borders = self.read.folder.glob("*.documents")
-        for path in [*(self.learned.folder / name for name in set(self.subword_files.values())), *borders]:
-            shutil.copy2(path, folder / path.name)
+        for name in set(self.subword_files.values()):
+            shutil.copy2(self.learned.folder / name, folder / name)
+        for path in self.read.folder.glob("*.documents"):
+            if not dropped_pairs(counts[path.stem]):  # else the lines have other numbers
+                shutil.copy2(path, folder / path.name)
         return counts
 
     def _binarize(self, folder: Path, report: ProgressReporter) -> Counts:

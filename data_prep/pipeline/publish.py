@@ -30,7 +30,7 @@ def published_before(out: Path, stages: Path) -> str | None:
 
     Files which posnet-prepare has not made there, or not as they are, are refused.
     """
-    card = _card(out)
+    card = DatasetCard.read_if_whole(out)
     if out.is_dir() and any(out.iterdir()) and not (stages / LOCK).exists() and not card.key:
         raise UsageError(f"{out} exists already, and this posnet-prepare did not make it. Choose another --out.")
     there = {name: state for name, state in card.files.items() if (out / name).is_file()}
@@ -38,13 +38,6 @@ def published_before(out: Path, stages: Path) -> str | None:
         if not are_intact(out, {name: state}):
             raise UsageError(f"{out / name} was changed since posnet-prepare made it. Move it away, and run again.")
     return card.key if there == card.files else None
-
-
-def _card(out: Path) -> DatasetCard:
-    """Return the card of a folder, an empty one if there is none or it is damaged."""
-    with contextlib.suppress(UsageError, FileNotFoundError):
-        return DatasetCard.read(out)
-    return DatasetCard()
 
 
 def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
@@ -90,7 +83,7 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
 
 def _clear(out: Path, note: Path, names: Collection[str]) -> None:
     """Remove the files that were published before, also by an interrupted run; the note has all their names."""
-    before = set(_card(out).files)
+    before = set(DatasetCard.read_if_whole(out).files)
     with contextlib.suppress(OSError, ValueError):  # of a damaged note
         before |= {name for name in note.read_text(encoding="utf-8").split("\n") if name and Path(name).name == name}
     foreign = [out / name for name in sorted(names) if name not in before and os.path.lexists(out / name)]

@@ -1,4 +1,4 @@
-"""The metrics, one file each. They are imported when they are used: BLEURT and COMET take seconds."""
+"""The metrics. They are imported when they are used: BLEURT and COMET take seconds."""
 
 import importlib
 from typing import TYPE_CHECKING
@@ -7,10 +7,10 @@ if TYPE_CHECKING:
     from posnet_eval.metrics.base import Metric, MetricOptions
 
 METRICS = {
-    "bleu": "bleu.Bleu",
-    "chrf": "chrf.Chrf",
-    "chrf++": "chrf.ChrfPlusPlus",
-    "ter": "ter.Ter",
+    "bleu": "sacrebleu_metrics.Bleu",
+    "chrf": "sacrebleu_metrics.Chrf",
+    "chrf++": "sacrebleu_metrics.ChrfPlusPlus",
+    "ter": "sacrebleu_metrics.Ter",
     "bleurt": "bleurt.Bleurt",
     "comet": "comet.Comet",
 }

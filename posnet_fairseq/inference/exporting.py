@@ -143,10 +143,7 @@ def _facts(state: State, weights: Weights, vocabulary: Vocabulary, data: Path) -
     names = [language or "text" for language in vocabulary.languages]
     sizes = {name: len(entries) for name, entries in zip(names, vocabulary.dictionaries, strict=True)}
     yield "dictionaries", ", ".join(f"{name}: {size:,} entries" for name, size in sizes.items())
-    try:
-        card = DatasetCard.read(data)
-    except (OSError, UsageError):  # data without a card
-        return
+    card = DatasetCard.read_if_whole(data)
     if card.dataset:
         sentences = (card.sentences or {}).get("train")
         yield "training data", card.dataset + (f", {sentences:,} sentences" if type(sentences) is int else "")

@@ -182,9 +182,6 @@ def files_of_models(paths: Iterable[str | Path]) -> Iterator[Path]:
 def files_of_data(folder: str | Path) -> list[Path]:
     """Return paths of a dataset's files: dictionaries, binary sets, the card and the files that it names."""
     folder = Path(folder)
-    try:
-        named = DatasetCard.read(folder).named_files
-    except (OSError, UsageError):  # data of fairseq-preprocess have no card
-        named = set()
+    named = DatasetCard.read_if_whole(folder).named_files  # data of fairseq-preprocess have no card
     found = [path for pattern in ("dict*.txt", "*.idx", "*.bin", CARD) for path in folder.glob(pattern)]
     return [*found, *(folder / name for name in sorted(named))]

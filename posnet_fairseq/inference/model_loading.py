@@ -19,7 +19,7 @@ from posnet_fairseq.inference.weights import check_weights, other_weights, refus
 from posnet_fairseq.shared.errors import UsageError, about
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
 from posnet_fairseq.transformer import model as architecture
-from posnet_fairseq.transformer.language_model import LanguageModel
+from posnet_fairseq.transformer.decoder import LanguageModel
 from posnet_fairseq.transformer.length_ratio_option import parse
 from posnet_fairseq.transformer.model import Transformer
 

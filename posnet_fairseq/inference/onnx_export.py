@@ -34,7 +34,8 @@ from posnet_fairseq.shared.progress import console
 from posnet_fairseq.shared.records import digest, sealed
 from posnet_fairseq.text.dictionary import Dictionary
 from posnet_fairseq.text.synthetic import dictionary
-from posnet_fairseq.transformer.causal import DecoderState
+from posnet_fairseq.transformer.decoder import DecoderState
+from posnet_fairseq.transformer.encoder import EncoderOutput
 
 OPSET = 20
 PLACES = ("self_attn", "cross_attn")
@@ -63,8 +64,8 @@ class Part:
     layer: int
     place: str  # self_attn or cross_attn
     name: str  # of the tensor in the mixer's state
-    start: Tensor  # (1, H, ..., d) value before the first step, for one hypothesis
-    grows: bool  # whether every step appends to it along dimension 2
+    example: Tensor  # (R, H, ..., d) value after two steps
+    is_open: bool  # whether its dimension 2 has any length: the source's, or in self-attention one more in each step
 
     @property
     def label(self) -> str:
@@ -131,11 +132,10 @@ class Step(nn.Module):
         return self.decoder.output_layer(self.decoder.final_norm(x))[:, 0], *new
 
 
-def state_parts(model: Any) -> list[Part]:
-    """Return the parts of the decoder's state, in the order of layers."""
-    tokens = torch.full((1, 2), model.encoder.padding_idx + 1)
-    encoded, state, seen = model.encoder.encode(tokens), DecoderState(), []
-    for token in tokens.split(1, dim=1):
+def state_parts(model: Any, encoded: EncoderOutput) -> list[Part]:
+    """Return the parts of the decoder's state, in the order of layers, two steps into a batch."""
+    token, state, seen = torch.full((len(encoded.states), 1), Dictionary().eos()), DecoderState(), []
+    for _ in range(2):
         with torch.enable_grad():  # a graph overwrites no state, as if there were gradients
             model.decoder.features(token, encoded, state)
         seen.append(
@@ -146,12 +146,10 @@ def state_parts(model: Any) -> list[Part]:
                 for name, tensor in sorted(of_place.rows.items())
             }
         )
-    parts = []
-    for key, tensor in seen[1].items():
-        grows = tensor.shape != seen[0][key].shape
-        start = tensor[:, :, :0] if grows or key[1] == "cross_attn" else torch.zeros_like(tensor)
-        parts.append(Part(*key, start, grows))
-    return parts
+    return [
+        Part(*key, tensor.detach(), key[1] == "cross_attn" or tensor.shape != seen[0][key].shape)
+        for key, tensor in seen[1].items()
+    ]
 
 
 def write(model: Any, folder: str | Path) -> None:
@@ -166,25 +164,17 @@ def write(model: Any, folder: str | Path) -> None:
         for dim in (1, 2) if energy.reach is None else (1,) if table.size(1) > 1 else ():
             table = torch.cat([table, table.narrow(dim, -1, 1)], dim=dim)
         energy.stored = nn.Parameter(table, requires_grad=False)
-    folder, parts = Path(folder), state_parts(model)
-    decoder, longest = model.decoder, {"source": model.encoder.max_positions(), "target": model.decoder.max_positions()}
-    rows, source = Dim("rows"), Dim("source", max=longest["source"])
     # The examples that the graphs are traced with: two steps into three sentences.
     tokens = torch.full((3, EXAMPLE), Dictionary().eos())
-    padding_mask, *memory = Encoder(model)(tokens)
-    memory, states, shapes = iter(memory), [], []
-    for part in parts:
-        if part.place == "cross_attn":
-            states.append(next(memory))
-            shapes.append({0: rows, 2: source})
-        elif part.grows:
-            states.append(part.start.new_zeros(3, part.start.size(1), 2, part.start.size(3)))
-            shapes.append({0: rows, 2: Dim("made", max=longest["target"])})
-        else:
-            states.append(part.start.repeat(3, 1, 1, 1))
-            shapes.append({0: rows})
-    labels = [part.label for part in parts]
+    encoded = model.encoder.encode(tokens)
+    folder, parts = Path(folder), state_parts(model, encoded)
+    longest = {"source": model.encoder.max_positions(), "target": model.decoder.max_positions()}
+    rows, source = Dim("rows"), Dim("source", max=longest["source"])
+    lengths = {"self_attn": Dim("made", max=longest["target"]), "cross_attn": source}
+    shapes = tuple({0: rows} | ({2: lengths[part.place]} if part.is_open else {}) for part in parts)
+    labels, states = [part.label for part in parts], [part.example for part in parts]
     made = [part.label for part in parts if part.place == "self_attn"]
+    starts = [(part.example[:, :, :0] if part.is_open else part.example).shape[1:] for part in parts]
     _export(
         *(Encoder(model), (tokens,), folder / "encoder.onnx"),
         input_names=["tokens"],
@@ -192,16 +182,16 @@ def write(model: Any, folder: str | Path) -> None:
         dynamic_shapes=({0: rows, 1: source},),
     )
     _export(
-        *(Step(model, parts), (tokens[:, 0], torch.tensor([2]), padding_mask, *states), folder / "step.onnx"),
+        *(Step(model, parts), (tokens[:, 0], torch.tensor([2]), encoded.padding_mask, *states), folder / "step.onnx"),
         input_names=["tokens", "position", "padding_mask", *labels],
         output_names=["scores", *(f"new_{label}" for label in made)],
-        dynamic_shapes=({0: rows}, {}, {0: rows, 1: source}, tuple(shapes)),
+        dynamic_shapes=({0: rows}, {}, {0: rows, 1: source}, shapes),
     )
     facts = {
-        "pad": decoder.padding_idx,
+        "pad": model.decoder.padding_idx,
         "eos": Dictionary().eos(),
         "longest": longest,
-        "starts": {part.label: list(part.start.shape[1:]) for part in parts if part.place == "self_attn"},
+        "starts": {label: list(start) for label, start in zip(labels, starts, strict=True) if label in made},
         "versions": {"posnet": __version__, "torch": torch.__version__},
     }
     (folder / FACTS).write_text(json.dumps(facts, indent=1) + "\n")

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+import msgspec
+
 from posnet_fairseq.inference.model_folder import files_of_models
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_place, check_stdout, reading, rescued, save_lines
@@ -38,6 +40,11 @@ class Stream:
     def add(self, texts: Texts, lines: Sequence[str]) -> None:
         """Write the lines of output of the next window."""
         self.write(lines)
+
+
+class _Finished(msgspec.Struct):
+    texts: str  # digest of them
+    lines: list[str]
 
 
 class FinishedWindows:
@@ -82,7 +89,7 @@ class FinishedWindows:
                 self.remark = f"{other}; it is replaced"
                 break
             if self._ends:
-                self._digests.append(line["texts"])
+                self._digests.append(line.texts)
             self._ends.append(end)
         self._is_ours = not start or bool(self._ends)
 
@@ -108,7 +115,7 @@ class FinishedWindows:
         """Yield the lines of output of all windows."""
         for number, (_, window) in enumerate(self._lines()):
             if 0 < number <= self._number:
-                yield from window["lines"]
+                yield from window.lines
 
     def finish(self) -> None:
         """Write the output, and remove the file."""
@@ -132,8 +139,8 @@ class FinishedWindows:
         """Yield the whole lines up to a damaged one, each with the place where it ends."""
         with open(os.dup(self._file.fileno()), "rb") as file, contextlib.suppress(ValueError):
             file.seek(0)
-            for line in file:
-                value = json.loads(line)
+            for number, line in enumerate(file):
+                value = msgspec.json.decode(line, type=_Finished) if number else json.loads(line)
                 if line.endswith(b"\n"):
                     yield file.tell(), value
 

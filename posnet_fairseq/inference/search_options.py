@@ -92,8 +92,3 @@ def settings_of(options: argparse.Namespace, recorded: Mapping[str, Any] | None 
     """Return the settings of the search on a command line; what is not given is as the model records it."""
     given = {name: getattr(options, name) for name in SETTINGS if getattr(options, name) is not None}
     return SearchSettings(**dict(recorded or {}) | given)
-
-
-def unless_given(options: argparse.Namespace, recorded: Mapping[str, Any]) -> str:
-    """Return the recorded settings of a search that no option replaces, as options: ``--beam 5 --lenpen 1``."""
-    return " ".join(f"{flag(name)} {value:.15g}" for name, value in recorded.items() if getattr(options, name) is None)

@@ -15,8 +15,7 @@ from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.model_loading import load_models
 from posnet_fairseq.inference.onnx_model import OnnxModel
 from posnet_fairseq.inference.precision import check_compile, check_device, prepare_for_inference, resolve_dtype
-from posnet_fairseq.inference.search.beam import BeamSearch
-from posnet_fairseq.inference.search.forced import ForcedDecoding
+from posnet_fairseq.inference.search.beam import BeamSearch, ForcedDecoding
 from posnet_fairseq.inference.search.search_settings import OF_TEXTS, SearchSettings, recorded_search
 from posnet_fairseq.inference.shortlist import Shortlist
 from posnet_fairseq.inference.translator import Batches, Scorer, TextGenerator, Translator

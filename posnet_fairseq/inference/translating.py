@@ -3,9 +3,12 @@
 import argparse
 import functools
 import itertools
+import math
+import os
 import sys
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,28 +19,27 @@ from posnet_fairseq import __version__
 from posnet_fairseq.inference import outputs
 from posnet_fairseq.inference.arguments import AUTO, LoadOptions
 from posnet_fairseq.inference.model_folder import files_of_data, files_of_models
-from posnet_fairseq.inference.parallel_search import (
-    Found,
-    ParallelSearch,
-    SearchOnGPU,
-    processes_and_threads,
-    timed_search,
-)
 from posnet_fairseq.inference.precision import check_device, resolve_dtype
-from posnet_fairseq.inference.search_options import settings_of, text_options, unless_given
+from posnet_fairseq.inference.search.search_settings import SearchSettings
+from posnet_fairseq.inference.search_options import settings_of, text_options
 from posnet_fairseq.inference.searchable import SearchableLanguageModel, SearchableModel
-from posnet_fairseq.inference.translation import Printing
+from posnet_fairseq.inference.translation import Printing, Translation
 from posnet_fairseq.inference.translator import Batch, Batches, Translator
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import check_place
 from posnet_fairseq.shared.line_stream import IncomingLines
+from posnet_fairseq.shared.processes import in_order, worker_number
 from posnet_fairseq.shared.progress import Bar, ProgressReporter
 from posnet_fairseq.text.plain import PlainText, iterate_text
 
 WINDOW = 4000  # lines that are sorted into batches together, kept when they are finished, and in memory at once
 STREAMED = 32  # with --stream: more would be faster by little, and let the first of them wait for the last
+MOST = 16  # processes by default: each one needs memory for its batch
 # Options that change no translation, or that are looked at otherwise: the text, the files, the device.
 _WITHOUT_EFFECT = set("input prefix output processes resume stream data device checkpoint dtype".split())
+
+Found = list[list[Translation]]  # for each source of a batch, best first
+_Timed = tuple[Found, float, float]  # with the times at which the search began and ended
 
 
 @torch.inference_mode()
@@ -68,8 +70,8 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
         check_place(options.output, "--output", files_of_data(model.folder))
     scores = bool(options.score_translations)
     known = {name: value for name, value in model.recorded_search.items() if name == "lenpen" or not scores}
-    if recorded := unless_given(options, known):
-        say(f"search settings from the model: {recorded}")
+    if open_ones := [f"{flag(name)} {value:.15g}" for name, value in known.items() if getattr(options, name) is None]:
+        say(f"search settings from the model: {' '.join(open_ones)}")
     settings = settings_of(options, model.recorded_search)
     arguments = 1 if options.nbest is None else options.nbest, bool(options.print_alignment), scores
     translator = model.translator(settings, *arguments)
@@ -81,11 +83,12 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     take: Callable[[], list[str]] = lambda: list(itertools.islice(text, WINDOW))  # noqa: E731
     if options.stream:
         take = functools.partial(IncomingLines(options.input).take, STREAMED)
-    prefixes = _prefixes(options, say)
+    if beginning := outputs.second_input(options)[2]:
+        say(f"--prefix: there is no file {beginning}, so every translation begins with this text")
     with outputs.open_output(options.output, work, options.resume, at_once=options.stream) as output:
         if output.remark:
             say(output.remark)
-        windows = _encoded(_windows(take, prefixes, options), output, translator, options, say)
+        windows = _encoded(_windows(take, options), output, translator, options, say)
         first = list(itertools.islice(windows, 1))
         batches = sum(len(each) for _, each in first)
         processes, threads = processes_and_threads(options.processes, options.input, batches)
@@ -95,7 +98,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
             find = SearchOnGPU(type(model), options.checkpoint, load, (settings, *arguments), threads)
         search = ParallelSearch(find, processes, "spawn" if device == "cuda" else "fork")
         with ProgressReporter().bar("scoring" if scores else "translating", unit) as bar:
-            for window, found in _searched(itertools.chain(first, windows), search, bar):
+            for window, found in search(itertools.chain(first, windows), bar):
                 printed = [printing.lines(*one) for one in enumerate(found, window.first)]
                 output.add(window.texts, list(itertools.chain.from_iterable(printed)))
                 best = [translations[0] for translations in found if translations[0].tokens]
@@ -118,15 +121,6 @@ def _load(options: argparse.Namespace, device: str, dtype: str) -> SearchableMod
     return kind(options.checkpoint, load)
 
 
-def _prefixes(options: argparse.Namespace, say: Callable[[object], None]) -> Iterator[str] | None:
-    """Return what the translation of each line begins with, or the given translations, if there are any."""
-    _, second, beginning = outputs.second_input(options)
-    if beginning:
-        say(f"--prefix: there is no file {beginning}, so every translation begins with this text")
-        return itertools.repeat(beginning)
-    return iterate_text(second) if second else None
-
-
 @dataclass
 class _Window:
     """Lines that are translated together, from line `first` on, counted from 0."""
@@ -141,15 +135,14 @@ class _Window:
         return self.lines, self.prefixes
 
 
-def _windows(
-    take: Callable[[], list[str]], prefixes: Iterator[str] | None, options: argparse.Namespace
-) -> Iterator[_Window]:
-    """Yield windows of lines, each with the prefixes of its lines, if there are any."""
-    name, second, _ = outputs.second_input(options)
+def _windows(take: Callable[[], list[str]], options: argparse.Namespace) -> Iterator[_Window]:
+    """Yield windows of lines, each with what their translations begin with, or the given ones, if there are any."""
+    name, second, beginning = outputs.second_input(options)
+    prefixes = iterate_text(second) if second else itertools.repeat(beginning) if beginning else None
     first = 0
     while True:
         some = take()
-        most = len(some) if isinstance(prefixes, itertools.repeat) else WINDOW  # a file may have too many
+        most = len(some) if beginning else WINDOW  # a file may have too many
         begin = None if prefixes is None else list(itertools.islice(prefixes, most))
         if not some and not begin:
             return
@@ -206,26 +199,41 @@ def _batches(window: _Window, translator: Translator, options: argparse.Namespac
     return batches
 
 
-def _searched(
-    windows: Iterator[tuple[_Window, Batches]], search: ParallelSearch, bar: Bar
-) -> Iterator[tuple[_Window, Found]]:
-    """Yield windows and their translations; processes do not wait for the end of one."""
-    drawn = deque[tuple[_Window, Batches]]()
+@dataclass
+class ParallelSearch:
+    """Search by `processes`, in the order of the windows.
 
-    def batches() -> Iterator[Batch]:
-        for window, of_window in windows:
-            drawn.append((window, of_window))
-            yield from of_window or [Batch([])]
+    Attributes:
+        find: is called by each process, by this one if there is 1.
+        start: of processes, as in :func:`posnet_fairseq.shared.processes.in_order`.
+        seconds: those of all searches of one process, or from the first to the last one of several.
+    """
 
-    done = list[Found]()
-    for found in search(batches()):
-        done.append(found)
-        bar.advance(len(found))
-        window, of_window = drawn[0]
-        if len(done) >= len(of_window):
-            drawn.popleft()
-            yield window, of_window.in_order(done[: len(of_window)])
-            done = []
+    find: Callable[[Batch], _Timed]
+    processes: int
+    start: str
+    seconds: float = 0.0
+
+    def __call__(self, windows: Iterator[tuple[_Window, Batches]], bar: Bar) -> Iterator[tuple[_Window, Found]]:
+        """Yield windows and their translations; processes do not wait for the end of one."""
+        drawn, done = deque[tuple[_Window, Batches]](), list[Found]()
+
+        def batches() -> Iterator[Batch]:
+            for window, of_window in windows:
+                drawn.append((window, of_window))
+                yield from of_window or [Batch([])]
+
+        first, last, advice = math.inf, -math.inf, "Run again with fewer --processes."
+        for found, begin, end in in_order(self.find, batches(), self.processes, self.start, advice):
+            first, last = min(first, begin), max(last, end)
+            self.seconds = self.seconds + end - begin if self.processes == 1 else last - first
+            done.append(found)
+            bar.advance(len(found))
+            window, of_window = drawn[0]
+            if len(done) >= len(of_window):
+                drawn.popleft()
+                yield window, of_window.in_order(done[: len(of_window)])
+                done.clear()
 
 
 def _work_of(options: argparse.Namespace, model: SearchableModel) -> dict[str, Any]:
@@ -236,3 +244,56 @@ def _work_of(options: argparse.Namespace, model: SearchableModel) -> dict[str, A
     looks = {str(file): (file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()}
     given = {name: value for name, value in vars(options).items() if name not in _WITHOUT_EFFECT}
     return {"posnet": __version__, "torch": str(torch.__version__), "files": looks, **given}
+
+
+def processes_and_threads(given: int | None, path: str, batches: int) -> tuple[int, int]:
+    """Return the number of processes that translate a text, and the number of threads of each.
+
+    By default a file has processes with one thread each: threads that share a batch wait for each other at every
+    operation. A pipe is read no earlier than its lines are needed, by one process.
+
+    Args:
+        given: number of processes; None for the default on a CPU.
+        path: of the text; ``-`` is standard input.
+        batches: number of batches of the first window.
+    """
+    threads = torch.get_num_threads()
+    if given is not None:
+        return given, threads if "OMP_NUM_THREADS" in os.environ else max(1, threads // given)
+    is_file = os.path.isfile(0 if path == "-" else path)
+    processes = max(1, min(threads, batches, MOST)) if is_file else 1
+    return processes, threads if processes == 1 else 1
+
+
+def timed_search(translator: Translator, threads: int | None, batch: Batch) -> _Timed:
+    """Return translations without their weights, and when the search began and ended.
+
+    With a number of `threads`, it is called in a fork of the process, which shares the models' memory.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    begin = time.perf_counter()
+    # Weights would reach another process as open files.
+    found = [[replace(each, attention=None) for each in several] for several in translator.translate(batch)]
+    return found, begin, time.perf_counter()
+
+
+@dataclass
+class SearchOnGPU:
+    """Search by one of several processes, each on a GPU of its own, which load the models when they get a batch."""
+
+    kind: type[SearchableModel]
+    paths: Sequence[str]
+    load: LoadOptions
+    arguments: tuple[SearchSettings, int, bool, bool]  # of the translator
+    threads: int
+    translator: Translator | None = None
+
+    def __call__(self, batch: Batch) -> _Timed:
+        """As :func:`timed_search`."""
+        if self.translator is None and batch.sources:
+            torch.set_num_threads(self.threads)
+            model = self.kind(self.paths, replace(self.load, device=f"cuda:{worker_number()}"))
+            self.translator = model.translator(*self.arguments)
+        now = time.perf_counter()
+        return timed_search(self.translator, None, batch) if self.translator else ([], now, now)

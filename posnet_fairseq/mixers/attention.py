@@ -5,8 +5,7 @@ from torch import Tensor
 
 from posnet_fairseq.mixers.bases import ContentBasedMixer, Mixed, MixingContext, Options
 from posnet_fairseq.ops.dropout import is_by_16_bits
-from posnet_fairseq.ops.masking import padding_energy
-from posnet_fairseq.ops.softmax import softmax
+from posnet_fairseq.ops.masking import padding_energy, softmax
 from posnet_fairseq.registry import register_mixer
 
 

@@ -78,7 +78,7 @@ def draw(
     """Draw logs of the runs of each system, and return the paths of the files; ``path`` is without the suffix."""
     style.refuse_foreign(style.files_of(path, kinds))
     columns = 2 if len(names) < 5 else 3
-    figure, axes = style.panels(len(names), columns, (6, 5.5 if len(names) <= columns else 4.2), (0, 0))
+    figure, axes = style.panels(len(names), columns, (6, 5.5 if len(names) <= columns else 4.2))
     ends: dict[str, list[float]] = {}
     for axis, curve in zip(axes, (CURVES[name] for name in names), strict=True):
         seen: list[tuple[float, float]] = []

@@ -24,7 +24,7 @@ from posnet_fairseq.shared.files import is_blank, replacing
 from posnet_fairseq.shared.progress import ProgressReporter, shown
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
 from posnet_fairseq.text.pipeline import TextPipeline
-from posnet_fairseq.transformer.language_model import LanguageModel
+from posnet_fairseq.transformer.decoder import LanguageModel
 from posnet_fairseq.transformer.model import Transformer
 
 LEVELS = 65534  # steps between the smallest and the largest number of a head on the page
@@ -65,42 +65,33 @@ def _unknown_words(side: Any) -> Tensor:
 
 
 def with_sentence(
-    models: Sequence[Transformer], vocabulary: Vocabulary, text: TextPipeline, sentence: str
-) -> tuple[list[Mixing], str]:
-    """Return the mixers of a translation model, alone in a list, on a sentence and its own translation of it."""
-    search = BeamSearch(models, vocabulary.target_dictionary, SearchSettings(beam=5, max_len_a=2, max_len_b=20))
+    model: Transformer | LanguageModel, vocabulary: Vocabulary, text: TextPipeline, sentence: str
+) -> tuple[list[Mixing], str | None]:
+    """Return the mixers of a model on a sentence, and its own translation of it, None of a language model."""
+    dictionary = vocabulary.target_dictionary
     source = vocabulary.source_dictionary.encode_line(text.encode(sentence))
-    _check(sentence, source, models[0].encoder.max_positions())
-    ((best,),) = search([source])
-    target = best.tokens
-    columns, rows = _named(source, vocabulary.source_dictionary), _named(target, vocabulary.target_dictionary)
-    read = _named(models[0].decoder.read_before(target[None])[0], vocabulary.target_dictionary)
-    names = {"encoder": (columns, columns), "decoder": (read, read), "cross": (rows, columns)}
-    return observe(models[0], source, target, names), text.decode(vocabulary.target_dictionary.string(target))
-
-
-def with_text(model: LanguageModel, vocabulary: Vocabulary, text: TextPipeline, sentence: str) -> list[Mixing]:
-    """Return the mixers of a language model on a text."""
-    target = vocabulary.source_dictionary.encode_line(text.encode(sentence))
-    _check(sentence, target, model.max_positions())
-    read = _named(model.read_before(target[None])[0], vocabulary.target_dictionary)
-    return observe(model, None, target, {"decoder": (read, read)})
-
-
-def _check(sentence: str, tokens: Tensor, limit: int) -> None:
-    if is_blank(sentence) or len(tokens) > limit:
+    limit = model.encoder.max_positions() if isinstance(model, Transformer) else model.max_positions()
+    if is_blank(sentence) or len(source) > limit:
         raise UsageError(
-            f"--sentence has {len(tokens)} tokens (its end symbol counted). Give one of the source language, or text "
+            f"--sentence has {len(source)} tokens (its end symbol counted). Give one of the source language, or text "
             f"for a language model, with words in it and {limit} tokens at most."
         )
+    if isinstance(model, LanguageModel):
+        read = _named(model.read_before(source[None])[0], dictionary)
+        return observe(model, None, source, {"decoder": (read, read)}), None
+    ((best,),) = BeamSearch([model], dictionary, SearchSettings(beam=5, max_len_a=2, max_len_b=20))([source])
+    columns, rows = _named(source, vocabulary.source_dictionary), _named(best.tokens, dictionary)
+    read = _named(model.decoder.read_before(best.tokens[None])[0], dictionary)
+    names = {"encoder": (columns, columns), "decoder": (read, read), "cross": (rows, columns)}
+    return observe(model, source, best.tokens, names), text.decode(dictionary.string(best.tokens))
 
 
 def _named(tokens: Iterable[int], dictionary: Any) -> list[str]:
     return [dictionary[token] for token in tokens]
 
 
-def draw_weights(mixings: Sequence[Mixing], folder: Path, title: str, report: ProgressReporter) -> None:
-    """Draw weights, energies and profiles, and write the page weights.html."""
+def _of_weights(mixings: Sequence[Mixing], report: ProgressReporter) -> tuple[Sequence[Mixing], list[_Picture]]:
+    """Return the mixings that have weights, and pictures of their weights, energies and profiles."""
     seen = [mixing for mixing in mixings if mixing.weights is not None]
     without = [mixing for mixing in mixings if mixing.weights is None]
     if not seen:
@@ -119,7 +110,7 @@ def draw_weights(mixings: Sequence[Mixing], folder: Path, title: str, report: Pr
             there = [mixing for mixing in here if take(mixing) is not None]
             if there:
                 figures.append((f"{name}.{place}", matrices.profile, (there, take, what)))
-    _write(figures, folder, report, seen, "weights.html", title)
+    return seen, figures
 
 
 _Quantity = tuple[str, Callable[[Mixing], Tensor | None], str]  # the name of its pictures, how to get it, its title
@@ -134,8 +125,8 @@ _PROFILES: tuple[_Quantity, ...] = (
 )
 
 
-def draw_gates(mixings: Sequence[Mixing], folder: Path, title: str, report: ProgressReporter) -> None:
-    """Draw the latent weights of gates, and write the page gates.html."""
+def _of_gates(mixings: Sequence[Mixing]) -> tuple[Sequence[Mixing], list[_Picture]]:
+    """Return the mixings that have a gate, and pictures of its latent weights."""
     gated = [mixing for mixing in mixings if mixing.query_gates is not None and mixing.weights is not None]
     if not gated:
         raise UsageError(
@@ -147,18 +138,13 @@ def draw_gates(mixings: Sequence[Mixing], folder: Path, title: str, report: Prog
         there = [mixing for mixing in gated if mixing.place == place]
         if there:
             figures.append((f"profile-gates.{place}", matrices.profile, (there, lambda m: m.weights * m.gates, "α·β")))
-    _write(figures, folder, report, gated, "gates.html", title)
+    return gated, figures
 
 
-def _write(
-    figures: Sequence[_Picture],
-    folder: Path,
-    report: ProgressReporter,
-    mixings: Sequence[Mixing],
-    name_of_page: str,
-    title: str,
-) -> None:
-    """Write pictures and their page, or nothing if one of the files exists and posnet-plot did not make it."""
+def draw(what: str, mixings: Sequence[Mixing], folder: Path, title: str, report: ProgressReporter) -> None:
+    """Draw weights or gates and write their page; nothing if a file is there that posnet-plot did not make."""
+    mixings, figures = _of_gates(mixings) if what == "gates" else _of_weights(mixings, report)
+    page = folder / f"{what}.html"
     for mixing in mixings:
         assert mixing.weights is not None
         if not mixing.weights.isfinite().any(dim=-1).all():  # the future of a decoder's first tokens has no weights
@@ -175,12 +161,12 @@ def _write(
         )
     folder.mkdir(parents=True, exist_ok=True)
     files = [file for name, *_ in figures for file in style.files_of(folder / name)]
-    style.refuse_foreign([*files, folder / name_of_page])
+    style.refuse_foreign([*files, page])
     with report.stage("draw", "pictures", len(figures)) as bar:
-        for name, draw, arguments in figures:
-            style.save(draw(*arguments), folder / name)
+        for name, make, arguments in figures:
+            style.save(make(*arguments), folder / name)
             bar.advance(1)
-    with replacing(folder / name_of_page) as temporary:
+    with replacing(page) as temporary:
         temporary.write_text(render(mixings, shown(title)), encoding="utf-8", newline="\n")
 
 

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from msgspec import Meta, Struct
 
 import posnet_fairseq.mixers  # noqa: F401  (registers them)
+from posnet_eval.statistics.results import MetricInfo, Score
 from posnet_fairseq.plots import style
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
@@ -31,21 +32,10 @@ SHIFT = 0.07  # of both points of a pair, so that neither hides the other
 _MULTIPLES = {"": 1, "K": 1e3, "M": 1e6, "B": 1e9}
 
 
-class _Score(Struct):
-    value: float
-    low: float
-    high: float
-
-
-class _Metric(Struct):
-    name: str
-    label: str
-
-
 class _TestSet(Struct):
     name: str
-    metrics: Annotated[list[_Metric], Meta(min_length=1)]
-    scores: dict[str, dict[str, _Score]]
+    metrics: Annotated[list[MetricInfo], Meta(min_length=1)]
+    scores: dict[str, dict[str, Score]]
 
 
 class _Report(Struct):
@@ -98,7 +88,7 @@ def _number(fact: object) -> float | None:
     return float(match[1]) * _MULTIPLES[match[2]] if match else None
 
 
-def _panels(content: _Report, width: float) -> tuple[Figure, list[tuple[Axes, _TestSet, _Metric]]]:
+def _panels(content: _Report, width: float) -> tuple[Figure, list[tuple[Axes, _TestSet, MetricInfo]]]:
     """Return a figure, and the axes, test set and metric of its panels."""
     pairs = [(test_set, metric) for test_set in content.test_sets for metric in test_set.metrics]
     figure, axes = style.panels(len(pairs), 2, (width, 4.6), (1, 0))

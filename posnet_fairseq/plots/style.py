@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from matplotlib import font_manager, pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -57,20 +56,18 @@ def beside(score: Any) -> tuple[float, float]:
     return max(0.0, score.value - score.low), max(0.0, score.high - score.value)
 
 
-def figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, np.ndarray]:
-    """Return a matplotlib figure of a size in inches on white and its axes, (rows, columns)."""
+def panels(
+    count: int, columns: int, size: tuple[float, float], more: tuple[float, float] = (0, 0)
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure and the axes of its panels, whose size is in inches; it has more of them beside and above."""
     pyplot.rcParams["font.family"] = _families()
     pyplot.rcParams["svg.fonttype"] = "none"  # text stays text: small, searchable, in the reader's fonts
     pyplot.rcParams["text.parse_math"] = False  # a dollar sign in a label is one
     pyplot.rcParams["svg.hashsalt"] = "posnet"  # equal pictures are equal files
-    return pyplot.subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained")
-
-
-def panels(count: int, columns: int, size: tuple[float, float], more: tuple[float, float]) -> tuple[Figure, list[Axes]]:
-    """Return a figure and the axes of its panels, whose size is in inches; it has more of them beside and above."""
     columns = min(columns, count)
     rows = -(-count // columns)
-    made, axes = figure(more[0] + size[0] * columns, more[1] + size[1] * rows, rows, columns)
+    whole = more[0] + size[0] * columns, more[1] + size[1] * rows
+    made, axes = pyplot.subplots(rows, columns, figsize=whole, squeeze=False, layout="constrained")
     for axis in axes.flat[count:]:
         axis.set_visible(False)
     return made, list(axes.flat[:count])

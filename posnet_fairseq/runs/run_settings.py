@@ -29,7 +29,7 @@ _OWN = re.compile(
     r"|reset-(dataloader|lr-scheduler|meters|optimizer)|restore-file|continue-once|finetune-from-model"
     r"|checkpoint-suffix|write-checkpoints-asynchronously|disable-validation|valid-subset|validate-after-updates"
     r"|validate-interval(?!-)|(maximize-)?best-checkpoint-metric|required-batch-size-multiple|distributed-|log-"
-    r"|user-dir).*|-a"
+    r"|user-dir).*|-a.*"
 )
 
 
@@ -149,7 +149,9 @@ class TrainingSettings(Settings):
         for name in ("data", "runs", "init_from", "user_dir"):
             if path := getattr(self, name, None):
                 check_for_fairseq(short(path), option(name, path), name == "data" and not is_there)
-        self._check_writable(self.runs_folder)
+        place = existing(getattr(self, "run", self.runs_folder))
+        if not self.dry_run and not (place.is_dir() and os.access(place, os.W_OK)):
+            refuse("runs", self.runs or "runs", f"{place} is no folder that can be written to.")
         if self.user_dir:  # last, as it imports torch
             import_user_dir(self.user_dir)
 
@@ -165,12 +167,6 @@ class TrainingSettings(Settings):
     def runs_folder(self) -> Path:
         """The folder of runs on the dataset, as :func:`short` names it."""
         return short((self.runs or parsers.folder("runs")) / self._data().name)
-
-    def _check_writable(self, run: Path) -> None:
-        """Refuse a folder of a run, there or not, that cannot be written to."""
-        place = existing(run)
-        if not self.dry_run and not (place.is_dir() and os.access(place, os.W_OK)):
-            refuse("runs", self.runs or "runs", f"{place} is no folder that can be written to.")
 
     @property
     def machine(self) -> int:
@@ -198,7 +194,6 @@ class RunSettings(TrainingSettings):
     def check(self) -> None:
         """Refuse settings that do not fit together, and places where data and runs cannot be."""
         super().check()
-        self._check_writable(self.run)
         if self.init_from and not (self.init_from.is_file() or self.dry_run):
             refuse("init_from", self.init_from, "there is no such checkpoint. Check the path.")
         from posnet_fairseq.runs.systems import find_mixer  # last, as it imports torch

@@ -141,7 +141,7 @@ class Training:
         return [*self.launch, *self.arguments]
 
 
-def option(arguments: Sequence[str], name: str) -> str:
+def value_of(arguments: Sequence[str], name: str) -> str:
     """Return the value of an option among arguments of fairseq-train."""
     return arguments[arguments.index(name) + 1]
 
@@ -204,7 +204,7 @@ def train(
     ``places`` and ``more`` are those of :func:`settings_of`; the remedy says what to do if settings have changed.
     """
     arguments = training.arguments
-    folder, updates = Path(option(arguments, "--save-dir")), int(option(arguments, LENGTH))
+    folder, updates = Path(value_of(arguments, "--save-dir")), int(value_of(arguments, LENGTH))
     settings = settings_of(["fairseq-train", *arguments], more, places)
     stage = CommandStage(run, "train", training.command, settings=settings, remedy=remedy, growing=GROWING)
 
@@ -228,5 +228,5 @@ def train(
     if ended < updates and not was_done:
         work.report.say(
             f"{run.name}: training stopped after {ended:,} updates: no better perplexity in the last "
-            f"{option(arguments, '--patience')} validations (--patience)"
+            f"{value_of(arguments, '--patience')} validations (--patience)"
         )

@@ -13,9 +13,6 @@ from typing import IO, Any
 
 from posnet_fairseq.shared.errors import UsageError
 
-# Exceptions of reading a file that is cut short or damaged, besides an OSError that names no file.
-_DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
-
 # By the first bytes of a file. The pattern of bzip2 is long because a text might begin with BZh.
 _OPENERS: dict[bytes, Callable[..., Any]] = {
     rb"\x1f\x8b\x08": gzip.open,
@@ -33,24 +30,18 @@ _COMPRESSED = (".gz", ".bz2", ".xz")
 _MARKUP = (".sgm", ".sgml", ".xml")
 
 
-def refuse_other_formats(start: bytes, name: object) -> None:
-    """Refuse a file that is neither text nor compressed in a way that is read, by its first bytes."""
+def opener_of(start: bytes, name: object) -> Callable[..., Any] | None:
+    """Return the function that opens a gzip, bzip2 or xz file, by its first bytes, None for text; refuse others."""
     for magic, what in _REFUSED.items():
         if re.match(magic, start):
             raise UsageError(f"{name} is {what}, not plain text. Give the text in it as a plain text file in UTF-8.")
-
-
-def opener_of(start: bytes) -> Callable[..., Any] | None:
-    """Return the function that opens a gzip, bzip2 or xz file, by its first bytes; None for others."""
     return next((opener for magic, opener in _OPENERS.items() if re.match(magic, start)), None)
 
 
 def decompressing(file: IO[bytes], name: object) -> IO[bytes]:
     """Return the content of an open file, which is decompressed as it is read if it is of gzip, bzip2 or xz."""
     buffered: Any = file if hasattr(file, "peek") else io.BufferedReader(file)
-    start = buffered.peek(10)
-    refuse_other_formats(start, name)
-    opener = opener_of(start)
+    opener = opener_of(buffered.peek(10), name)
     return buffered if opener is None else opener(buffered, "rb")
 
 
@@ -59,7 +50,7 @@ def damage_refused(name: object) -> Iterator[None]:
     """Turn errors of decompressing a file into a sentence with its name."""
     try:
         yield
-    except (*_DAMAGED, OSError) as error:
+    except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
         if isinstance(error, OSError) and error.errno:  # of the system
             raise
         raise UsageError(

@@ -5,7 +5,7 @@ import select
 import sys
 from pathlib import Path
 
-from posnet_fairseq.shared.compressed import opener_of, refuse_other_formats
+from posnet_fairseq.shared.compressed import opener_of
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import decoded, input_name, reading
 
@@ -74,9 +74,7 @@ class IncomingLines:
     def _read(self) -> None:
         with reading(self._name):
             data = os.read(self._file, _READ)
-        if not self._number and not self._data:
-            refuse_other_formats(data, self._name)
-            if opener_of(data):
-                raise UsageError(f"{self._name} is compressed. Pipe the decompressed text in, as zcat prints it.")
+        if not self._number and not self._data and opener_of(data, self._name):
+            raise UsageError(f"{self._name} is compressed. Pipe the decompressed text in, as zcat prints it.")
         self._data += data
         self._ended = not data

@@ -9,8 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
+from posnet_fairseq.shared import schema
 from posnet_fairseq.shared.files import read_small, write_lines
-from posnet_fairseq.shared.schema import convert, parse_json
 
 
 class FileState(TypedDict):
@@ -44,8 +44,8 @@ class Record:
         if self.path.exists():
             what = "record of a stage"
             advice = "Move it away and run again: a training goes on from its checkpoints, another stage is done again."
-            entries = _of_former(parse_json(read_small(path), path, what, advice))
-            self.content = dict(convert(entries, _Content, path, what, advice))
+            self.content = schema.read_json(path, _Content, what, advice)
+            _update(self.content["settings"])
 
     @property
     def finished(self) -> bool:
@@ -95,19 +95,12 @@ class Record:
                 attempt["seconds"] = round(max(0.0, log.stat().st_mtime - started), 1)
 
 
-def _of_former(entries: Any) -> Any:
-    """Return the entries of a record, of one that an earlier version wrote in today's form."""
-    if not isinstance(entries, dict):
-        return entries
-    settings = entries.get("settings")
-    if isinstance(settings, dict):
-        settings = dict(settings)
-        if str(settings.get("--user-dir")).endswith("/posnet_fairseq"):
-            settings["--user-dir"] = "posnet_fairseq"  # wherever it was installed
-        if "--metrics" in settings:
-            settings["--metrics"] = str(settings["--metrics"]).replace(" ", ",")
-        return entries | {"settings": settings}
-    return entries
+def _update(settings: dict[str, Any]) -> None:
+    """Bring settings that an earlier version recorded into today's form."""
+    if str(settings.get("--user-dir")).endswith("/posnet_fairseq"):
+        settings["--user-dir"] = "posnet_fairseq"  # wherever it was installed
+    if "--metrics" in settings:
+        settings["--metrics"] = str(settings["--metrics"]).replace(" ", ",")
 
 
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -34,14 +34,12 @@ def publish(name: str, folder: Path, out: Path) -> list[Path]:
 
 def _courses(analysis: Analysis) -> Figure:
     """Draw the perplexity of the validation set by updates, and by CPU time."""
-    figure, (axes,) = style.figure(13, 5.5, 1, 2)
+    figure, axes = style.panels(2, 2, (6.5, 5.5))
     late: list[float] = []
     for place, system in enumerate(analysis.systems):
         updates, values = analysis.course(system)
-        of_update = analysis.seconds_per_update(system)
-        for axis, unit in zip(axes, (1, of_update and of_update / 3600), strict=True):
-            if unit:
-                axis.plot(updates * unit, values, **style.line_style(place), linewidth=1.4, label=system)
+        for axis, unit in zip(axes, (1, analysis.seconds_per_update(system) / 3600), strict=True):
+            axis.plot(updates * unit, values, **style.line_style(place), linewidth=1.4, label=system)
         late += values[updates >= LATE * updates[-1]].tolist()
     low, high = min(late) / 1.05, max(late) * 1.05
     for axis, label in zip(axes, ("updates", "hours of a core"), strict=True):
@@ -57,11 +55,9 @@ def _courses(analysis: Analysis) -> Figure:
 
 def _costs(analysis: Analysis) -> Figure:
     """Draw BLEU on each test set against CPU time of the training and of the translation, with the Pareto fronts."""
-    seconds = {system: analysis.cpu_seconds(system) for system in analysis.systems}
-    hours = {system: known / 3600 for system, known in seconds.items() if known}
-    rows = len(analysis.test_sets)
-    figure, axes = style.figure(13, 5 * rows, rows, 2)
-    for row, test_set in zip(axes, analysis.test_sets, strict=True):
+    hours = {system: analysis.cpu_seconds(system) / 3600 for system in analysis.systems}
+    figure, axes = style.panels(2 * len(analysis.test_sets), 2, (6.5, 5))
+    for *row, test_set in zip(axes[::2], axes[1::2], analysis.test_sets, strict=True):
         of_runs = {system: analysis.translation_seconds(system, test_set, "float32") for system in analysis.systems}
         means = {system: fmean(filter(None, found)) for system, found in of_runs.items() if any(found)}
         each = {system: 1000 * mean / analysis.size(test_set) for system, mean in means.items()}
@@ -100,7 +96,7 @@ def _against(axis: Axes, analysis: Analysis, test_set: str, cost: Mapping[str, f
 def _lengths(analysis: Analysis) -> Figure:
     """Draw BLEU by words of the reference, relative to the first baseline."""
     columns = len(analysis.test_sets)
-    figure, (axes,) = style.figure(1 + 6.5 * columns, 5.5, 1, columns)
+    figure, axes = style.panels(columns, columns, (6.5, 5.5), (1, 0))
     first = [*analysis.baselines, *analysis.systems][0]
     for axis, test_set in zip(axes, analysis.test_sets, strict=True):
         groups = [group for group in analysis.by_length(test_set, "bleu") if group[1] >= FEWEST]

@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import FloatArray, Metric, MetricOptions, Segment
-from posnet_eval.metrics.bleu import Bleu
+from posnet_eval.metrics.sacrebleu_metrics import Bleu
 from posnet_fairseq.runs.parsers import check_known
 from posnet_fairseq.shared.schema import read_yaml
 from posnet_fairseq.text.tokenizers import Tokenizer

@@ -244,7 +244,7 @@ def training_of(run: Path) -> dict[str, Any]:
     precisions = {next((name for name in ("bf16", "fp16") if f"--{name}" in words), "fp32") for words in commands_run}
     cpu_seconds = training.cpu_seconds_per_update(log) if "--cpu" in last["command"] else None
     if cpu_seconds and "--nproc-per-node" in last["command"]:  # the log has those of one process
-        cpu_seconds *= int(training.option(last["command"], "--nproc-per-node"))
+        cpu_seconds *= int(training.value_of(last["command"], "--nproc-per-node"))
     return {
         "updates": max(valid),
         "best_update": best,

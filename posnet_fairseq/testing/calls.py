@@ -1,6 +1,5 @@
 """Calls of a mixer in float64, on which the laws are tested."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -61,15 +60,6 @@ def steps(
     state = state or begin(mixer, memory, arguments)
     rows = query.split(1, dim=1)
     return torch.cat([mixer.step(row, state, arguments["positions"]) for row in rows], dim=1)
-
-
-def ways(mixer: TokenMixer) -> list[Callable[[Tensor, Tensor, Arguments], Tensor]]:
-    """How the mixer can be called: at once, and step by step."""
-
-    def at_once(query: Tensor, memory: Tensor, arguments: Arguments) -> Tensor:
-        return mixer(query, memory, **arguments)
-
-    return [at_once] if mixer.place == "encoder" else [at_once, functools.partial(steps, mixer)]
 
 
 def refused(run: Callable[[], object], sentence: str) -> None:

@@ -1,5 +1,6 @@
 """The card of a dataset: ``dataset.json``, which posnet-prepare writes beside the binarized data."""
 
+import contextlib
 import errno
 import json
 import os
@@ -9,6 +10,7 @@ from typing import Any, Self
 
 import msgspec
 
+from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import reading, write_lines
 from posnet_fairseq.shared.schema import read_json
 from posnet_fairseq.text.tokenizers import Tokenizer
@@ -74,6 +76,13 @@ class DatasetCard(msgspec.Struct, omit_defaults=True):
         card: Self = read_json(path, cls, WHAT, ADVICE, _LARGEST)
         card.words = {name: msgspec.structs.replace(words, language=name) for name, words in card.words.items()}
         return card
+
+    @classmethod
+    def read_if_whole(cls, folder: str | Path) -> Self:
+        """Return the card of the dataset in a folder, an empty one if there is none or it is damaged."""
+        with contextlib.suppress(OSError, UsageError):
+            return cls.read(folder)
+        return cls()
 
     def is_lowercase(self, language: str) -> bool:
         """Return whether the text of a language is in lower case, and so are translations into it."""

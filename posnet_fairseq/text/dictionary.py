@@ -60,18 +60,15 @@ class Dictionary:
         return dictionary
 
     def _add_line(self, line: str) -> None:
-        symbol, _, field = line.rstrip().rpartition(" ")
-        overwrite = field == _OVERWRITE
-        if overwrite:
-            symbol, _, field = symbol.rpartition(" ")
+        line = line.rstrip()
+        entry = line.removesuffix(f" {_OVERWRITE}")
         try:
-            if " " not in line.rstrip():
-                raise ValueError
+            symbol, field = entry.rsplit(" ", 1)
             count = int(field)
         except ValueError:
             shape = "'<token> <cnt> [flags]'"
-            raise ValueError(f'Incorrect dictionary format, expected {shape}: "{line.rstrip()}"') from None
-        if symbol in self.indices and not overwrite:
+            raise ValueError(f'Incorrect dictionary format, expected {shape}: "{line}"') from None
+        if symbol in self.indices and entry == line:
             raise ValueError(f"Duplicate word '{symbol}', which is not marked by {_OVERWRITE}")
         self.add_symbol(symbol, count)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
-from posnet_fairseq.transformer.layers import EncoderLayer, Stack
+from posnet_fairseq.transformer.layers import Layer, Stack
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Encoder(Stack):
     length_option = "--max-source-positions"
 
     def __init__(self, cfg: Any, embed_tokens: nn.Embedding, padding_idx: int, mixers: Iterable[MixerSettings]) -> None:
-        super().__init__(cfg, embed_tokens, padding_idx, (EncoderLayer(cfg, mixer) for mixer in mixers))
+        super().__init__(cfg, embed_tokens, padding_idx, (Layer(cfg, mixer) for mixer in mixers))
 
     def encode(self, src_tokens: Tensor, return_layers: bool = False) -> EncoderOutput:
         """Encode (S, M) token ids, padded on either side; `return_layers` keeps the input and output of every layer."""
@@ -72,7 +72,7 @@ class Encoder(Stack):
         positions = self.positions.for_mixers(src_tokens.size(1))
         layers = [x]
         for layer in self.layers:
-            x = layer(x, padding_mask=padding_mask if has_padding else None, positions=positions)
+            x, _ = layer(x, padding_mask=padding_mask if has_padding else None, positions=positions)
             layers.append(x)
         kept = tuple(layers) if return_layers else ()
         return EncoderOutput(self.final_norm(x), padding_mask, has_padding, order, positions, layers=kept)

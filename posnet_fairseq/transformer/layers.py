@@ -1,6 +1,6 @@
 """Layers of encoder and decoder, pre-norm, and stacks of them. Between the models only the token mixers differ."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from torch import Tensor, nn
@@ -50,6 +50,7 @@ class Layer(nn.Module):
         self.self_attn = get_mixer(mixer.mixer)(mixer)
         self.self_attn_norm = nn.LayerNorm(mixer.embed_dim)
         self.dropout = Dropout(cfg.dropout, module_name=self.__class__.__name__)
+        self.cross_attn: Any = None
         if cross is not None:
             self.cross_attn = get_mixer(cross.mixer)(cross)
             # A norm of queries that the mixer does not read would be trained in vain.
@@ -66,45 +67,15 @@ class Layer(nn.Module):
                 compile_layer(self)
         return self
 
-    def attend(
-        self, x: Tensor, padding_mask: Tensor | None, positions: Tensor | None, state: DecodingState | None, rows: int
-    ) -> Tensor:
-        """Map (B, N, D) to (B, N, D), with the residual connection; with a state one step of decoding."""
-        normed = self.self_attn_norm(x)
-        if state is None:
-            mixed = self.self_attn(normed, padding_mask=padding_mask, positions=positions)
-        else:
-            mixed = self.self_attn.step(normed, state, positions, rows)
-        return self.dropout.add(x, mixed)
-
-
-class EncoderLayer(Layer):
-    """Self-attention by a mixer, then feed-forward; in a language model, too, whose mixers are causal."""
-
     def forward(
         self,
         x: Tensor,
-        padding_mask: Tensor | None = None,
-        positions: Tensor | None = None,
-        state: DecodingState | None = None,
-        rows: int = 0,
-    ) -> Tensor:
-        """Map (B, N, D) to (B, N, D). Arguments as the mixers get them, `state` and `rows` in a step."""
-        return self.feed_forward(self.attend(x, padding_mask, positions, state, rows))
-
-
-class DecoderLayer(Layer):
-    """Causal self-attention and cross-attention by the decoder's mixers, then feed-forward."""
-
-    def forward(
-        self,
-        x: Tensor,
-        memory: Tensor | None,
+        memory: Tensor | None = None,
         padding_mask: Tensor | None = None,
         positions: Tensor | None = None,
         memory_positions: Tensor | None = None,
         length_ratio: tuple[int, int] = (1, 1),
-        states: tuple[DecodingState, DecodingState] | None = None,
+        states: Sequence[DecodingState] = (),
         rows: int = 0,
         need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
@@ -112,30 +83,38 @@ class DecoderLayer(Layer):
 
         Args:
             x: (B, N, D); in a step N = 1.
-            memory: the encoder's output, (B, M, D); not read in a step, whose state has it.
-            padding_mask: (B, M), of the memory.
+            memory: the encoder's output, (B, M, D), for cross-attention; not read in a step, whose state has it.
+            padding_mask: (B, M), of the memory; without cross-attention that of `x`.
             positions, memory_positions: vectors of positions, as the mixers get them. They are arguments of their own
                 because activation checkpointing wants tensors that have gradients by themselves.
             length_ratio: γ as source tokens, target tokens.
             states, rows: in a step, those of self-attention and cross-attention, and as in :meth:`TokenMixer.step`.
             need_weights: also return the cross-attention weights, (B or 1, H, N, M), else None.
         """
-        x = self.attend(x, None, positions, None if states is None else states[0], rows)
-        query = self.cross_attn_norm(x)
-        if states is None:
-            mixed = self.cross_attn(
-                query,
-                memory,
-                padding_mask=padding_mask,
-                positions=positions,
-                memory_positions=memory_positions,
-                length_ratio=length_ratio,
-                need_weights=need_weights,
-            )
+        normed, weights = self.self_attn_norm(x), None
+        if states:
+            mixed = self.self_attn.step(normed, states[0], positions, rows)
         else:
-            mixed = self.cross_attn.step(query, states[1], positions, rows, need_weights)
-        mixed, weights = mixed if isinstance(mixed, tuple) else (mixed, None)
-        return self.feed_forward(self.dropout.add(x, mixed)), weights
+            own_mask = padding_mask if self.cross_attn is None else None
+            mixed = self.self_attn(normed, padding_mask=own_mask, positions=positions)
+        x = self.dropout.add(x, mixed)
+        if self.cross_attn is not None:
+            query = self.cross_attn_norm(x)
+            if states:
+                mixed = self.cross_attn.step(query, states[1], positions, rows, need_weights)
+            else:
+                mixed = self.cross_attn(
+                    query,
+                    memory,
+                    padding_mask=padding_mask,
+                    positions=positions,
+                    memory_positions=memory_positions,
+                    length_ratio=length_ratio,
+                    need_weights=need_weights,
+                )
+            mixed, weights = mixed if isinstance(mixed, tuple) else (mixed, None)
+            x = self.dropout.add(x, mixed)
+        return self.feed_forward(x), weights
 
 
 class Stack(nn.Module):

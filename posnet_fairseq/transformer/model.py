@@ -4,9 +4,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from posnet_fairseq.transformer.decoder import Decoder
+from posnet_fairseq.transformer.decoder import Decoder, LanguageModel
 from posnet_fairseq.transformer.encoder import Encoder
-from posnet_fairseq.transformer.language_model import LanguageModel
 from posnet_fairseq.transformer.length_ratio_option import UNKNOWN, parse
 from posnet_fairseq.transformer.option_checks import check
 from posnet_fairseq.transformer.placement import mixer_at

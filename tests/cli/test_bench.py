@@ -37,10 +37,16 @@ def test_interleaved_runs_forwards_and_backwards_and_leaves_the_warm_up_out():
 
 @pytest.mark.thorough  # 3 s
 def test_every_mixer_is_measured():
-    results = models_speed.run(mixer_names(), sentences=2, length=3, beam=2, rounds=1, words=50)
+    results = models_speed.run(mixer_names(), "tiny", sentences=2, length=3, beam=2, rounds=1, words=50)
     assert len(results) == 1 + len(mixer_names())
     assert all(time > 0 for of_model in results.values() for times in of_model for time in times)
     assert results[models_speed.BASELINE][0].ratio == pytest.approx(1)
+
+
+def test_sentences_of_one_token_have_it():
+    _, task = decode_speed.build([], [], "tiny", words=50, longest=1)
+    sample = models_speed.random_sample(task.source_dictionary, sentences=10, length=1)
+    assert sample["net_input"]["src_tokens"].tolist() == [[task.source_dictionary.eos()]] * 10
 
 
 @pytest.mark.parametrize("place", ["encoder", "decoder"])
@@ -52,13 +58,14 @@ def test_every_layer_is_measured(place):
 
 
 def test_layers_take_options_after_plus_signs():
-    assert "shaw+shaw_values" in layers_speed.run(["shaw+shaw_values"], 4, size="tiny", tokens=8, rounds=1)
+    small = {"size": "tiny", "tokens": 8, "place": "encoder", "padded": False, "rounds": 1}
+    assert "shaw+shaw_values" in layers_speed.run(["shaw+shaw_values"], 4, **small)
     with pytest.raises(UsageError, match="values True: shaw does not read it; it reads clip_distance, shaw_values"):
-        layers_speed.run(["shaw+values"], 4, size="tiny", tokens=8, rounds=1)
+        layers_speed.run(["shaw+values"], 4, **small)
     with pytest.raises(UsageError, match=r"--mixers fouriernet: fouriernet stands in encoder only"):
-        layers_speed.run(["fouriernet"], 4, size="tiny", tokens=8, rounds=1, place="decoder")
+        layers_speed.run(["fouriernet"], 4, **small | {"place": "decoder"})
     with pytest.raises(UsageError, match="embed_dim '4'"):
-        layers_speed.run(["shaw+embed_dim=4"], 4, size="tiny", tokens=8, rounds=1)
+        layers_speed.run(["shaw+embed_dim=4"], 4, **small)
 
 
 @pytest.mark.parametrize("name", ["translution", "alpha_translution"])

@@ -13,7 +13,7 @@ from posnet_fairseq.cli import export
 from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.inference.model_loading import build_model
 from support.checkpoints import checkpoint
-from support.commands import COMMANDS, python
+from support.commands import COMMANDS, modules_of, python
 
 
 def run(program, *arguments):
@@ -29,16 +29,14 @@ SLOW = {"torch", "fairseq", "matplotlib", "scipy", "pandas", "sklearn", "sympy",
 @pytest.mark.parametrize("name", COMMANDS)
 def test_options_are_read_before_anything_slow_is_imported(name):
     (script,) = entry_points(group="console_scripts", name=name)
-    imported = run(
-        "import importlib, json, sys\n"
+    program = (
+        "import importlib, sys\n"
         "module, function = sys.argv[1:]\n"
         "for argument in ('--help', '--version', '--no-such-option'):\n"
         "    try: getattr(importlib.import_module(module), function)([argument])\n"
         "    except SystemExit: print()\n"
-        "print(json.dumps(sorted(sys.modules)))\n",
-        script.module,
-        script.attr,
     )
+    imported = modules_of(program, script.module, script.attr)
     assert "posnet_fairseq.shared.command" in imported
     assert not SLOW & {module.partition(".")[0] for module in imported}
 

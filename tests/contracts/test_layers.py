@@ -2,12 +2,10 @@
 
 import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 
-from support.commands import ROOT
+from support.commands import ROOT, python
 
 PACKAGES = {"posnet_fairseq": "posnet_fairseq", "eval": "posnet_eval", "data_prep": "posnet_data_prep"}
 
@@ -15,14 +13,10 @@ PACKAGES = {"posnet_fairseq": "posnet_fairseq", "eval": "posnet_eval", "data_pre
 def lint(folder, *contracts):
     """Exit code and text of import-linter on the packages in a folder."""
     chosen = [argument for contract in contracts for argument in ("--contract", contract)]
-    ran = subprocess.run(
-        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()"]
-        + ["--config", str(ROOT / "pyproject.toml"), "--no-cache", *chosen],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(folder), "COLUMNS": "300"},
-        capture_output=True,
-        text=True,
-    )
+    program = "from importlinter.cli import lint_imports_command as run; run()"
+    environment = os.environ | {"PYTHONPATH": str(folder), "COLUMNS": "300"}
+    options = ("--config", ROOT / "pyproject.toml", "--no-cache", *chosen)
+    ran = python(program, *options, cwd=folder, env=environment)
     return ran.returncode, ran.stdout + ran.stderr
 
 

@@ -320,8 +320,9 @@ def test_two_test_sets(monkeypatch, tmp_path):
     monkeypatch.setattr(reading, "HELD_OUT", {"valid": 9, "test": 18})
     monkeypatch.setattr(reading, "read_interface_texts", lambda language, downloads, report: interface)
     data = tmp_path / "data"
-    command = ["study.en-de", "--out", str(data), "--mirror", str(write_indexes(tmp_path / "lists")), "--workers", "1"]
-    prepare.main([*command, "--downloads", str(tmp_path / "downloads"), "--pieces", "90"])
+    command = ["study.en-de", "--mirror", str(write_indexes(tmp_path / "lists")), "--workers", "1", "--pieces", "90"]
+    command += ["--downloads", str(tmp_path / "downloads"), "--out"]
+    prepare.main([*command, str(data)])
     card = json.loads((data / "dataset.json").read_text())
     assert card["sentences"] == {"train": 153 + 1, "valid": 9 + 1, "test": 18, "test1": 2}
     assert card["test_sets"].keys() == {"test", "test1"}
@@ -331,3 +332,9 @@ def test_two_test_sets(monkeypatch, tmp_path):
     assert (data / "test1.en-de.de.bin").stat().st_size > 0
     numbers = " ".join(row.split("\t")[1] for row in (data / "train.documents").read_text().splitlines())
     assert len(numbers.split()) == 153, "interface texts belong to no document"
+    interface["train"].append(("Close the gate", "Закройте дверь"))
+    prepare.main([*command, str(tmp_path / "latin"), "--drop-other-scripts"])
+    assert [path.name for path in sorted((tmp_path / "latin").glob("*.documents"))] == [
+        "test.documents",
+        "valid.documents",
+    ], "numbers of lines of another training set"

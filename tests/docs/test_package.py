@@ -91,7 +91,7 @@ def allows(package, name, version):
 
 # Why a package is kept below a version, as what can be seen in the packages that are installed.
 REASONS = {
-    "sacrebleu": lambda: "_compute_segment_statistics" in (ROOT / "eval/metrics/sacrebleu_metric.py").read_text(),
+    "sacrebleu": lambda: "_compute_segment_statistics" in (ROOT / "eval/metrics/sacrebleu_metrics.py").read_text(),
     "sentencepiece": lambda: not allows("unbabel-comet", "protobuf", "7.36.1"),
     "setuptools": lambda: "pkg_resources" in source("torchmetrics", "utilities/imports.py"),
     "transformers": lambda: "find_pruneable_heads" in source("bleurt_pytorch", "bleurt/modeling_bleurt.py"),

@@ -112,10 +112,8 @@ def test_fast_translation(data, averaged, generated, tmp_path, capsys, options):
 
 
 def test_tables_too_small_for_the_data_are_refused(averaged, precomputed, capsys, tmp_path):
-    arguments = f"--out {tmp_path / 'fast.pt'} --max-length 5".split()
-    with pytest.raises(SystemExit):
-        precompute.main([str(averaged), *arguments])
-    assert "a sentence of 7 tokens (its end symbol counted). Give that or more" in capsys.readouterr().err
+    said = commands.fails(capsys, precompute.main, averaged, "--out", tmp_path / "fast.pt", "--max-length", 5)
+    assert "a sentence of 7 tokens (its end symbol counted). Give that or more" in said
 
 
 def test_alignment_does_not_depend_on_the_side_of_padding(monkeypatch, capsys, data, averaged):

@@ -1,12 +1,11 @@
 """Everything but training works where fairseq is not installed."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
 from support.checkpoints import checkpoint
+from support.commands import python
 from support.corpus import make_corpus
 
 # Of every Python process: modules that are not there.
@@ -21,8 +20,7 @@ def run(tmp_path):
 
     def run(module, *arguments, code=0):
         program = f"from {module} import main; main({list(map(str, arguments))})"
-        command = [sys.executable, "-c", program]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        done = python(program, cwd=tmp_path, env=environment)
         assert done.returncode == code, done.stderr[-3000:]
         return done.stdout + done.stderr
 

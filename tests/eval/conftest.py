@@ -1,5 +1,4 @@
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -50,4 +49,4 @@ def data(tmp_path, monkeypatch):
 @pytest.fixture
 def copy(comet, tmp_path):
     """A COMET to write in."""
-    return Path(shutil.copytree(comet, tmp_path / "model"))
+    return shutil.copytree(comet, tmp_path / "model")

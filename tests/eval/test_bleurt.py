@@ -1,4 +1,5 @@
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -44,9 +45,9 @@ def library(folder, segments):
 
 
 @pytest.fixture
-def copy(tmp_path):
+def copy(bleurt, tmp_path):
     """A BLEURT to write in."""
-    return make_bleurt(tmp_path / "model")
+    return shutil.copytree(bleurt, tmp_path / "model")
 
 
 @pytest.mark.parametrize("wordpiece", [False, True])

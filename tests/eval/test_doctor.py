@@ -9,7 +9,7 @@ from posnet_eval.metrics.bleurt import Bleurt
 from posnet_eval.metrics.comet import Comet
 from posnet_fairseq import __version__
 from posnet_fairseq.cli import doctor
-from support.tiny_models import in_hub_cache, make_bleurt, make_comet
+from support.tiny_models import in_hub_cache
 
 pytestmark = pytest.mark.usefixtures("no_hub")
 
@@ -41,13 +41,12 @@ def test_models_that_are_not_there():
     assert "downloaded at first use" in bleurt.fix
 
 
-def test_models_that_are_there(encoder, tmp_path):
-    folder = make_comet(tmp_path / "comet", encoder)
-    settings = yaml.safe_load((folder / "hparams.yaml").read_text()) | {"pretrained_model": "xlm-roberta-large"}
-    (folder / "hparams.yaml").write_text(yaml.safe_dump(settings))
-    in_hub_cache(tmp_path / "cache", "Unbabel/wmt20-comet-da", folder)
+def test_models_that_are_there(copy, encoder, bleurt, tmp_path):
+    settings = yaml.safe_load((copy / "hparams.yaml").read_text()) | {"pretrained_model": "xlm-roberta-large"}
+    (copy / "hparams.yaml").write_text(yaml.safe_dump(settings))
+    in_hub_cache(tmp_path / "cache", "Unbabel/wmt20-comet-da", copy)
     in_hub_cache(tmp_path / "cache", "xlm-roberta-large", encoder)
-    in_hub_cache(tmp_path / "cache", "lucadiliello/BLEURT-20", make_bleurt(tmp_path / "bleurt"))
+    in_hub_cache(tmp_path / "cache", "lucadiliello/BLEURT-20", bleurt)
     comet, bleurt = found()
     assert (comet.works, comet.says) == (True, "can run, with wmt20-comet-da")
     assert (bleurt.works, bleurt.says) == (True, "can run, with BLEURT-20")

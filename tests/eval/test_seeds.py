@@ -18,8 +18,8 @@ from support.scoring import report, run, write
 LINES, RESAMPLES, AT_ONCE = 100, 300, 1000
 
 
-def marked(runs, deviation, difference=0.0, count=4000, seed=1):
-    """Shares of pairs of systems that the test of seeds marks, and the bootstrap over sentences.
+def marked(runs, deviation):
+    """Shares of 4,000 pairs of systems that the test of seeds marks, and the bootstrap over sentences.
 
     Scores of lines have a difficulty that all systems share, what each system finds easy, what each run does, and the
     deviation of a run's quality. The standard error of a difference over sentences is about 0.4 for three runs.
@@ -27,16 +27,12 @@ def marked(runs, deviation, difference=0.0, count=4000, seed=1):
     Args:
         runs: of each of two systems.
         deviation: of the quality of runs, in points of the score.
-        difference: of the systems' qualities.
-        count: of pairs.
-        seed: of all that is drawn.
     """
-    generator, metric, found = np.random.default_rng([seed, runs, int(10 * deviation)]), Mean(MetricOptions()), []
-    for _ in range(count // AT_ONCE):
+    generator, metric, found = np.random.default_rng([1, runs, int(10 * deviation)]), Mean(MetricOptions()), []
+    for _ in range(4000 // AT_ONCE):
         lines = generator.normal(0, 4, (2, AT_ONCE, runs, LINES))
         lines += generator.normal(0, 2, (2, AT_ONCE, 1, LINES)) + generator.normal(40, 20, (1, AT_ONCE, 1, LINES))
         lines += generator.normal(0, deviation, (2, AT_ONCE, runs, 1))
-        lines[1] += difference
         rows, seed_of_sums = lines.reshape(-1, LINES, 1), int(generator.integers(2**31))
         sums = significance.bootstrap_sums({"": rows}, RESAMPLES, seed_of_sums)[""]
         samples = np.ascontiguousarray(sums.reshape(RESAMPLES, 2, AT_ONCE, runs).transpose(1, 2, 0, 3)) / LINES

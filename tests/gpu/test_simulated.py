@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.gpu import SIMULATED
+from support.simulated_gpu import SIMULATED
 
 HERE = Path(__file__).parent
 

@@ -4,7 +4,6 @@ import pytest
 
 import posnet_fairseq.models.mixer_transformer  # noqa: F401  (registers the architectures)
 from support import commands
-from support.building import build_language_model
 from support.checkpoints import language_model_checkpoint
 from support.corpus import prepared
 from support.hostile import SHAPE
@@ -25,8 +24,7 @@ def world(tmp_path_factory):
     commands.call(patch, "train", *commands.train_arguments("data", "run", *SHAPE, *saving))
     commands.run_program(patch, "posnet-average", "run", "--num", "2", "--out", "model.pt")
     patch.undo()
-    (folder / "lm").mkdir()
-    language_model_checkpoint(folder / "lm" / "model.pt", "rposnet", build_language_model("rposnet"))
+    language_model_checkpoint(folder / "lm" / "model.pt", "rposnet")
     return folder
 
 

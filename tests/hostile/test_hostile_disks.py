@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from posnet_fairseq.inference import parallel_search
+from posnet_fairseq.inference import translating
 from posnet_fairseq.shared import files
 from posnet_fairseq.shared.errors import UsageError
 from support.bad_paths import node
@@ -37,8 +37,8 @@ def folder_goes(folder, monkeypatch):
         yield from original(*arguments)
         shutil.rmtree(folder / "gone")
 
-    original = parallel_search.in_order
-    monkeypatch.setattr(parallel_search, "in_order", in_order)
+    original = translating.in_order
+    monkeypatch.setattr(translating, "in_order", in_order)
 
 
 def full_stdout(folder, monkeypatch):
@@ -70,7 +70,7 @@ def test_translations_are_printed_when_nothing_can_be_written(tmp_path, monkeypa
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files.tempfile, "mkdtemp", fails)
-    monkeypatch.setattr(files.tempfile, "mkstemp", fails)
+    monkeypatch.setattr(Path, "touch", fails)
     with pytest.raises(UsageError, match="on standard output instead"):
         files.save_lines(tmp_path / "file", ["a", "b"])
     assert capfd.readouterr().out == "a\nb\n"

@@ -28,7 +28,7 @@ HANGS = 300  # seconds; nothing here takes as long, even on a slow machine
 
 
 @pytest.fixture(scope="module")
-def paths_world(world, tmp_path_factory):
+def world(world, tmp_path_factory):
     """The world with a precomputed model, subwords, a training log, a report and a configuration."""
     folder = shutil.copytree(world, tmp_path_factory.mktemp("paths") / "world", symlinks=True)
     (folder / "log").mkdir()
@@ -56,11 +56,6 @@ def paths_world(world, tmp_path_factory):
     shutil.rmtree(folder / "exported")
     patch.undo()
     return folder
-
-
-@pytest.fixture
-def folder(paths_world, tmp_path):
-    return shutil.copytree(paths_world, tmp_path / "world", symlinks=True)
 
 
 def _rows():

@@ -15,7 +15,6 @@ from posnet_fairseq.inference.model_folder import files_of_data
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.shared.errors import UsageError
 from support import documents
-from support.building import build_language_model
 from support.checkpoints import checkpoint, language_model_checkpoint
 
 
@@ -46,7 +45,7 @@ def test_printing_says_what_it_is(model, path, tmp_path):
     assert repr(model) == "TranslationModel(rposnet_tiny, xx-yy, float32 on cpu, beam 12)"
     ensemble = repr(api.load([path, path], dtype="bf16"))
     assert ensemble == "TranslationModel(rposnet_tiny + rposnet_tiny, xx-yy, bf16 on cpu, beam 12)"
-    of_texts = language_model_checkpoint(tmp_path / "lm.pt", "rposnet", build_language_model("rposnet"))
+    of_texts = language_model_checkpoint(tmp_path / "lm.pt", "rposnet")
     found = repr(load_language_model(of_texts, pretokenized=True))
     assert re.fullmatch(r"TextModel\(gpt_\w+, float32 on cpu, beam 1\)", found), found
 
@@ -169,8 +168,7 @@ def test_documented_examples(path, monkeypatch, capsys):
     export.main(["averaged.pt", "--out", "model"])
     (path.parent / "data-bin").mkdir()
     (path.parent / "data-bin/my-corpus").symlink_to(path.parent)
-    (path.parent / "lm").mkdir()
-    language_model_checkpoint(path.parent / "lm/checkpoint_best.pt", "rposnet", build_language_model("rposnet"))
+    language_model_checkpoint(path.parent / "lm/checkpoint_best.pt", "rposnet")
     (path.parent / "lm/codes.bpe").write_bytes((path.parent / "codes.bpe").read_bytes())
     (path.parent / "lm/dataset.json").write_text('{"bpe_codes": "codes.bpe"}')
     text = (documents.ROOT / "docs/python-api.md").read_text()

@@ -10,7 +10,7 @@ from posnet_fairseq import api
 from posnet_fairseq.cli import export as command
 from posnet_fairseq.inference import ctranslate2_export
 from posnet_fairseq.text.dictionary import Vocabulary
-from support.building import build_language_model, model_options, sentences
+from support.building import model_options, sentences
 from support.checkpoints import checkpoint, language_model_checkpoint
 from support.commands import fails
 from support.searching import DICTIONARY, search, trained_model
@@ -70,7 +70,7 @@ def test_other_models_are_refused_with_the_reason(tmp_path, capsys, mixer, optio
 
 
 def test_language_models_and_a_missing_package_are_refused(tmp_path, capsys, monkeypatch):
-    path = language_model_checkpoint(tmp_path / "lm.pt", "attention", build_language_model("attention"))
+    path = language_model_checkpoint(tmp_path / "lm.pt", "attention")
     assert "is a language model" in fails(capsys, command.main, path, "--out", tmp_path / "model", "--ctranslate2")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert "[bench]" in fails(capsys, command.main, path, "--out", tmp_path / "model", "--ctranslate2")

@@ -173,7 +173,6 @@ def test_a_folder_can_be_exported_again(data):
 @pytest.mark.parametrize("mixer", ["attention", "rposnet"])
 @torch.no_grad()
 def test_language_models(tmp_path, mixer):
-    (tmp_path / "data").mkdir()
     model = fairseq_language_model(mixer)
     path = language_model_checkpoint(tmp_path / "data/model.pt", mixer, model)
     folder = exported(path, "--pretokenized")

@@ -7,7 +7,7 @@ import posnet_fairseq as posnet
 from posnet_fairseq.cli import generate, precompute
 from posnet_fairseq.inference.model_loading import load_models
 from posnet_fairseq.shared.errors import UsageError
-from support.building import MAX_POSITIONS, WORDS, build_language_model
+from support.building import MAX_POSITIONS, WORDS
 from support.checkpoints import language_model_checkpoint
 from support.commands import fails
 
@@ -18,10 +18,9 @@ NEW = 6  # tokens that texts are continued by at most
 @pytest.fixture(scope="module", params=["rposnet", "attention", "rposnet from <s>"])
 def path(request, tmp_path_factory):
     mixer, *begins = request.param.split(" from ")
-    options = {"add_bos_token": bool(begins)}
     torch.manual_seed(4)
-    model = build_language_model(mixer, **options)
-    return language_model_checkpoint(tmp_path_factory.mktemp(mixer) / "model.pt", mixer, model, **options)
+    place = tmp_path_factory.mktemp(mixer) / "model.pt"
+    return language_model_checkpoint(place, mixer, add_bos_token=bool(begins))
 
 
 @pytest.fixture(scope="module")

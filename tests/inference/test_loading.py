@@ -1,7 +1,5 @@
 """Models of checkpoints without fairseq: equal to fairseq's, and loaded with torch and little else."""
 
-import json
-
 import pytest
 import torch
 
@@ -12,7 +10,7 @@ from posnet_fairseq.shared.errors import UsageError
 from support.building import WORDS, pad, sentences
 from support.building import build_language_model as fairseq_language_model
 from support.checkpoints import checkpoint, fairseqs_model, language_model_checkpoint, precomputed
-from support.commands import python
+from support.commands import modules_of, python
 
 HEAVY = {"fairseq", "fairseq_cli", "hydra", "omegaconf", "scipy", "pandas", "matplotlib", "sklearn", "sympy"}
 
@@ -55,8 +53,7 @@ def test_language_models(tmp_path, mixer):
 
 def test_options_that_are_the_tasks(tmp_path):
     """As hydra's trainings leave them: the task has the value."""
-    model = fairseq_language_model("rposnet", add_bos_token=True)
-    path = language_model_checkpoint(tmp_path / "model.pt", "rposnet", model, add_bos_token=True)
+    path = language_model_checkpoint(tmp_path / "model.pt", "rposnet", add_bos_token=True)
     state = torch.load(path, weights_only=True)
     state["cfg"]["task"]["add_bos_token"] = True
     for left in ("${task.add_bos_token}", None):
@@ -91,15 +88,9 @@ def test_translating_loads_torch_and_nothing_else_that_is_large(tmp_path, name):
 
     path = checkpoint(tmp_path / "model.pt", "rposnet", cross_mixer="arposnet", length_ratio="1.25")
     export.main([str(path), "--out", str(tmp_path / "model"), "--pretokenized"])
-    program = (
-        "import json, sys\n"
-        "from posnet_fairseq.cli.translate import main\n"
-        "main(sys.argv[1:])\n"
-        "print(json.dumps(sorted(sys.modules)))\n"
-    )
+    program = "import sys; from posnet_fairseq.cli.translate import main; main(sys.argv[1:])"
     arguments = [tmp_path / name, "--pretokenized", "--beam", "2", "--max-len-b", "3"]
-    ran = python(program, *arguments, input="w1 w2\n", check=True)
-    loaded = set(json.loads(ran.stdout.splitlines()[-1]))
+    loaded = modules_of(program, *arguments, input="w1 w2\n")
     assert "torch" in loaded
     assert not HEAVY & {module.partition(".")[0] for module in loaded}
     assert not {"torch._dynamo", "torch._inductor", "torch.onnx", "onnxruntime"} & loaded

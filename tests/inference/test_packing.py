@@ -10,18 +10,19 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from posnet_fairseq.inference.packing.linears import (
+from posnet_fairseq.inference.packing import (
     LARGEST,
     Int8Embedding,
     Int8Linear,
+    JoinedGating,
     PackedLinear,
     PlainLinear,
     int8_rows,
+    pack,
 )
-from posnet_fairseq.inference.packing.pack import JoinedGating, pack
 from posnet_fairseq.ops.linear import multiplies_bf16
 from posnet_fairseq.registry import mixer_names
-from posnet_fairseq.transformer.causal import DecoderState
+from posnet_fairseq.transformer.decoder import DecoderState
 from support.building import build_model, pad, sentences
 
 ACTIVATIONS = {"none": lambda x: x, "relu": F.relu, "gelu": F.gelu}

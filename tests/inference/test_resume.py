@@ -1,5 +1,6 @@
 """posnet-translate, stopped and started again."""
 
+import contextlib
 import re
 
 import pytest
@@ -191,6 +192,10 @@ def test_cut_anywhere_the_whole_windows_stay(tmp_path):
         cut.close()
         assert (tmp_path / "cut").read_text() == "output 0\n☃\noutput 1\n☃\noutput 2\n☃\n"
         assert not (tmp_path / "cut.partial").exists()
+    for damaged in (b"7", b"{}", b'{"texts": 7, "lines": []}'):
+        (tmp_path / "cut.partial").write_bytes(data[: ends[1]] + damaged + b"\n")
+        with contextlib.closing(finished(tmp_path / "cut")) as cut:
+            assert [cut.has(each) for each in texts] == [True, False, False]
 
 
 def test_no_two_processes_write_the_same(tmp_path):

@@ -10,7 +10,7 @@ from fairseq.sequence_scorer import SequenceScorer
 from posnet_fairseq import api
 from posnet_fairseq.cli import translate
 from posnet_fairseq.inference.search import ensemble
-from posnet_fairseq.inference.search.forced import ForcedDecoding
+from posnet_fairseq.inference.search.beam import ForcedDecoding
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.shared.errors import UsageError

@@ -14,14 +14,15 @@ import torch
 
 from posnet_fairseq import api
 from posnet_fairseq.cli import translate
-from posnet_fairseq.inference import parallel_search, translating
+from posnet_fairseq.inference import translating
 from posnet_fairseq.inference.arguments import LoadOptions
-from posnet_fairseq.inference.parallel_search import SearchOnGPU, processes_and_threads, timed_search
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.searchable import SearchableModel
+from posnet_fairseq.inference.translating import SearchOnGPU, processes_and_threads, timed_search
 from posnet_fairseq.inference.translator import Batch, Translator, batches_by_length
 from posnet_fairseq.shared.progress import Bar
 from support.commands import python as in_python
+from support.commands import refused
 from support.markup import sgml
 from support.signals import PATIENCE
 
@@ -80,13 +81,10 @@ def test_device(translated, monkeypatch, capsys):
         ("gpu", "argument --device: 'gpu': give cpu, cuda, or one of several GPUs, such as cuda:1."),
         ("cuda:77", "--device cuda:77 cannot be used: "),
     ):
-        with pytest.raises(SystemExit):
-            translated("--device", given)
-        assert sentence in capsys.readouterr().err
+        assert sentence in refused(capsys, lambda words: translated(*words), "--device", given)
     monkeypatch.setattr(translating, "check_device", lambda _: None)
-    with pytest.raises(SystemExit):
-        translated("--device", "cuda:1", "--processes", "2")
-    assert "--processes 2: --device cuda:1 is one GPU. Give at most 1, or --device cpu." in capsys.readouterr().err
+    said = refused(capsys, lambda words: translated(*words), "--device", "cuda:1", "--processes", "2")
+    assert "--processes 2: --device cuda:1 is one GPU. Give at most 1, or --device cpu." in said
 
 
 def test_processes_find_the_same(translated):
@@ -105,7 +103,7 @@ def searches(monkeypatch):
             yield find(batch)
             used.append(torch.get_num_threads())
 
-    monkeypatch.setattr(parallel_search, "in_order", in_order)
+    monkeypatch.setattr(translating, "in_order", in_order)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     before = torch.get_num_threads()
     torch.set_num_threads(7)
@@ -153,8 +151,7 @@ def test_a_pipe_ends_though_there_is_nothing_to_write(small_model, tmp_path):
     program = "from posnet_fairseq.cli import translate; translate.main()"
     files = ["--input", str(tmp_path / "empty"), "--output", str(tmp_path / "pipe")]
     with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE) as reader:
-        command = [sys.executable, "-c", program, str(small_model), "--pretokenized", *SETTINGS, *files]
-        subprocess.run(command, check=True)
+        in_python(program, small_model, "--pretokenized", *SETTINGS, *files, check=True)
         try:
             assert reader.communicate(timeout=PATIENCE)[0] == b""
         finally:
@@ -181,17 +178,17 @@ def test_by_default_processes_find_the_same(translated, monkeypatch):
         processes.append(arguments[2])
         return original(*arguments)
 
-    original = parallel_search.in_order
-    monkeypatch.setattr(parallel_search, "in_order", in_order)
+    original = translating.in_order
+    monkeypatch.setattr(translating, "in_order", in_order)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     assert translated("--max-tokens", "5") == expected
     assert processes == [2]
 
 
 def test_no_processes_that_compile_on_cpus(translated, capsys):
-    with pytest.raises(SystemExit):
-        translated("--compile", "--processes", "2", "--device", "cpu")
-    assert "--processes 2 with --compile on a CPU: leave one of the two out." in capsys.readouterr().err
+    words = "--compile --processes 2 --device cpu".split()
+    said = refused(capsys, lambda words: translated(*words), *words)
+    assert "--processes 2 with --compile on a CPU: leave one of the two out." in said
 
 
 MANY_SOURCES = """
@@ -216,7 +213,7 @@ def test_seconds_of_processes_are_those_from_the_first_search_to_the_last(transl
     """Also if a process on a GPU begins late, since it loads the model: its batch is the first."""
     times = iter([(11.0, 13.0), (10.0, 12.0), (15.0, 16.0)])
     monkeypatch.setattr(translating, "timed_search", lambda *work: (timed_search(*work)[0], *next(times)))
-    monkeypatch.setattr(parallel_search, "in_order", lambda find, batches, *_: map(find, batches))
+    monkeypatch.setattr(translating, "in_order", lambda find, batches, *_: map(find, batches))
     translated("--max-tokens", "5", "--processes", "2")
     assert "3 sentences in 6.0 s, 0.5 sentences and" in capsys.readouterr().err
 
@@ -288,9 +285,9 @@ def test_a_batch_without_translations_is_found_before_the_first(translated, tmp_
     """Batches of a line each, of which the longest line comes first and has a short prefix."""
     (tmp_path / "prefixes").write_text("w1\n\nw1 w2 w3 w4 w5 w6 w7\n\n")
     monkeypatch.setattr(Translator, "translate", lambda self, batch: pytest.fail("a batch is translated"))
-    with pytest.raises(SystemExit):
-        translated("--prefix", str(tmp_path / "prefixes"), "--max-tokens", "1")
-    assert "a beginning of 7 tokens is given, and the translations of this batch end after 6" in capsys.readouterr().err
+    words = ("--prefix", tmp_path / "prefixes", "--max-tokens", 1)
+    said = refused(capsys, lambda words: translated(*words), *words)
+    assert "a beginning of 7 tokens is given, and the translations of this batch end after 6" in said
 
 
 @pytest.mark.parametrize("max_tokens", [1, 10, 50, 10**6])

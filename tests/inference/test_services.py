@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import posnet_fairseq as posnet
-from support.building import build_language_model
 from support.checkpoints import language_model_checkpoint
 from support.commands import python
 from support.signals import PATIENCE
@@ -23,7 +22,7 @@ PRODUCTS = """
 import sys
 import torch
 import posnet_fairseq
-from posnet_fairseq.inference.packing.linears import PackedLinear
+from posnet_fairseq.inference.packing import PackedLinear
 from posnet_fairseq.ops import linear
 
 torch.set_num_threads(1)
@@ -94,7 +93,5 @@ def test_copies_translate_alike(small_model, how, dtype):
 
 
 def test_copies_of_language_models(tmp_path):
-    model = posnet.load_language_model(
-        language_model_checkpoint(tmp_path / "lm.pt", "attention", build_language_model("attention")), pretokenized=True
-    )
+    model = posnet.load_language_model(language_model_checkpoint(tmp_path / "lm.pt", "attention"), pretokenized=True)
     assert copy.deepcopy(model).generate("w1 w2") == model.generate("w1 w2")

@@ -84,8 +84,7 @@ def assert_equal(shape, index=clip_index, dtype=torch.float32, **close):
 @pytest.mark.parametrize(
     ("shape", "index"),
     [
-        pytest.param(Shape(padded=True), clip_index, id="quick"),
-        *((shape, clip_index) for shape in SHAPES),
+        *((shape, clip_index) for shape in (Shape(padded=True), *SHAPES)),
         *((shape, piecewise_index) for shape in SHAPES[1:3]),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),

@@ -6,7 +6,7 @@ In bfloat16 the interpreter's products are wrong; that data type is compiled onl
 import pytest
 import torch
 
-from posnet_fairseq.ops import band, band_weights, kernels
+from posnet_fairseq.ops import band, kernels, static_mixing
 from posnet_fairseq.ops.kernels import band_kernels, launching
 from posnet_fairseq.shared.errors import UsageError
 from support.building import BANDED_IN_PLACES, random_banded_case
@@ -39,7 +39,7 @@ def assert_equal(shape, tails, dtype, **close):
     batch, heads, queries, keys, width, clip_distance, ratio = shape
     which = band.Band(clip_distance, tails, causal=False)
     energy = torch.randn(heads, queries, 2 * clip_distance + 1)
-    make = band_weights.BandWeights.softmax if tails else band_weights.BandWeights.plain
+    make = static_mixing.BandWeights.softmax if tails else static_mixing.BandWeights.plain
     weights = make(which, ratio, energy, keys).weights
     value = torch.randn(batch, keys, heads, width, dtype=dtype).transpose(1, 2)
     upstream = torch.randn(batch, heads, queries, width).to(dtype)
@@ -76,7 +76,7 @@ def test_one_gradient_is_that_of_both(needed):
 def test_sums_of_long_sentences_stay_in_range_in_half_precision():
     """4,000 values of 100 sum to more than the largest number in float16."""
     which = band.Band(2, tails=True, causal=False)
-    weights = band_weights.BandWeights.softmax(which, (1, 1), torch.zeros(1, 4000, 5), 4000).weights
+    weights = static_mixing.BandWeights.softmax(which, (1, 1), torch.zeros(1, 4000, 5), 4000).weights
     value = torch.full((1, 1, 4000, 1), 100.0, dtype=torch.float16)
     torch.testing.assert_close(band_kernels.mix_band(weights, value, which), value)
 

@@ -33,8 +33,10 @@ def run(file, chosen, tmp_path, **environment):
 
 
 @needs_triton
-@pytest.mark.parametrize("chosen", ["quick", "not quick"])
-@pytest.mark.parametrize("file", ["interpreted_band.py", "interpreted_attention.py"])
+@pytest.mark.parametrize(
+    ("file", "chosen"),
+    [("interpreted_band.py", "quick"), ("interpreted_band.py", "not quick"), ("interpreted_attention.py", "")],
+)
 @pytest.mark.quick_cases(1)
 def test_results_in_the_interpreter(file, chosen, tmp_path):
     run(str(Path(__file__).with_name(file)), chosen, tmp_path, TRITON_INTERPRET="1")

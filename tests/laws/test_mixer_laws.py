@@ -11,7 +11,7 @@ from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops import band, beam_backpointers, chunks
-from posnet_fairseq.ops.band_products import BandProducts
+from posnet_fairseq.ops.band import BandProducts
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.testing import LAWS, gradient_laws, mixer_laws, refusals, step_laws

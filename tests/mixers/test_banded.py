@@ -5,7 +5,7 @@ import torch
 
 from posnet_fairseq.mixers.bases import position_based
 from posnet_fairseq.mixers.bases.banded import append
-from posnet_fairseq.ops import band, band_weights
+from posnet_fairseq.ops import band, static_mixing
 from posnet_fairseq.ops.static_mixing import mix_real
 from posnet_fairseq.shared.errors import UsageError
 from support.building import BANDED, BANDED_IN_PLACES, build_mixer, random_banded_case, vectors
@@ -63,7 +63,7 @@ def test_sums_of_long_sentences_stay_in_range_in_half_precision():
     length, mask = 4000, torch.zeros(2, 4000, dtype=torch.bool)
     mask[1, 3000:] = True
     which = band.Band(2, tails=True, causal=False)
-    weights = band_weights.BandWeights.softmax(which, (1, 1), torch.zeros(1, length, 5), length)
+    weights = static_mixing.BandWeights.softmax(which, (1, 1), torch.zeros(1, length, 5), length)
     value = torch.full((2, 1, length, 1), 100.0, dtype=torch.float16)
     torch.testing.assert_close(weights.mix(value), value)
     real = value.masked_fill(mask[:, None, :, None], 0)
@@ -81,7 +81,7 @@ def test_gradients_of_long_sentences_stay_in_range_in_half_precision():
     for dtype in (torch.float16, torch.float64):
         energy = torch.zeros(1, 4000, 5, dtype=torch.float64, requires_grad=True)
         value = torch.full((1, 1, 4000, 1), 10.0, dtype=dtype)
-        weights = band_weights.BandWeights.softmax(
+        weights = static_mixing.BandWeights.softmax(
             which, (1, 1), energy.to(torch.promote_types(dtype, torch.float32)), 4000
         )
         gradients += torch.autograd.grad(weights.mix(value).sum(), energy)
@@ -171,7 +171,7 @@ def test_counts_are_those_of_the_pairs():
 def test_weights_are_finite_where_a_query_meets_no_token(keys):
     """Queries from 5 on, whose window ends behind the last token."""
     which, energy = band.Band(2, tails=False, causal=False), torch.randn(4, 9, 5)
-    weights = band_weights.BandWeights.softmax(which, (1, 1), energy, keys).weights
+    weights = static_mixing.BandWeights.softmax(which, (1, 1), energy, keys).weights
     assert weights.isfinite().all()
     totals = (weights * which.counts(9, 3, (1, 1))).sum(-1)
     torch.testing.assert_close(totals, (torch.arange(9) < 5).float().expand_as(totals))

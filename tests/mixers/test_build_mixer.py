@@ -15,7 +15,7 @@ from posnet_fairseq.ops import chunks
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.testing import check_mixer
-from posnet_fairseq.transformer.causal import DecoderState
+from posnet_fairseq.transformer.decoder import DecoderState
 from support.building import ARGUMENTS, IN_PLACES, settings
 from support.building import build_mixer as alone
 
@@ -85,6 +85,7 @@ def test_memory_of_another_width():
         ("rposnet", {"causal": True, "cross_attention": True}, "causal True: cross-attention sees the whole memory"),
         ("rposnet", {"position_embedding": "sine"}, "position_embedding sine: choose one of sinusoidal, learned, none"),
         ("linearnet", {"max_positions": 5000}, "^max_positions 5000: linearnet trains a matrix"),
+        ("lightconv", {"lightconv_global_context": 1}, "^lightconv_global_context 1: choose one of False, True"),
         ("rope", {"embed_dim": 12}, "^num_heads 4: heads of 3 features cannot be turned in pairs .* embed_dim 12"),
         ("rposnet", {"dropout": 1}, "dropout 1: give 0 or more and less than 1"),
         ("rposnet", {"embed_dim": True}, "embed_dim True: give a whole number"),

@@ -3,19 +3,17 @@ from pathlib import Path
 
 import pytest
 
+from posnet_fairseq import registry
 from posnet_fairseq.mixers.attention import Attention
 from posnet_fairseq.mixers.bases.mixer_settings import PLACES
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.registry import _MIXERS, get_mixer, mixer_names, register_mixer
+from posnet_fairseq.registry import get_mixer, mixer_names, register_mixer
 from posnet_fairseq.shared.errors import UsageError
 
 
 @pytest.fixture
-def clean_registry():
-    before = dict(_MIXERS)
-    yield
-    _MIXERS.clear()
-    _MIXERS.update(before)
+def clean_registry(monkeypatch):
+    monkeypatch.setattr(registry, "_MIXERS", dict(registry._MIXERS))
 
 
 @pytest.mark.parametrize("name", mixer_names())

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from posnet_fairseq.ops.masking import masked_energy
-from posnet_fairseq.ops.softmax import softmax
+from posnet_fairseq.ops.masking import masked_energy, softmax
 
 
 def energies(keys, queries=2048):

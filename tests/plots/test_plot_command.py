@@ -15,7 +15,6 @@ from posnet_fairseq.cli.plot import main
 from posnet_fairseq.plots import curves, matrices, of_model, score_pictures, style
 from posnet_fairseq.plots.inspection import Mixing
 from support import made_up
-from support.building import build_language_model
 from support.checkpoints import checkpoint, language_model_checkpoint
 from support.commands import fails
 from support.training_log import training_log
@@ -103,9 +102,7 @@ def test_gates_of_a_sentence(capsys, tmp_path):
 
 
 def test_language_models(capsys, tmp_path):
-    for name in ("model", "static"):
-        (tmp_path / name).mkdir()
-    model = language_model_checkpoint(tmp_path / "model" / "model.pt", "shaw", build_language_model("shaw"))
+    model = language_model_checkpoint(tmp_path / "model" / "model.pt", "shaw")
     plot(capsys, "weights", model, "--sentence", "w3 w4", "--pretokenized", "--out", tmp_path / "f")
     names = {"weights.decoder.1", "weights.decoder.2", "energies.decoder.1", "energies.decoder.2"}
     assert pictures(tmp_path / "f") == names | {"profile.decoder", "profile-energy.decoder", "profile-added.decoder"}
@@ -115,7 +112,7 @@ def test_language_models(capsys, tmp_path):
     assert "has no dict.txt. Give the directory" in fails(
         capsys, main, "weights", model, "--sentence", "w3", "--pretokenized"
     )
-    static = language_model_checkpoint(tmp_path / "static/model.pt", "rposnet", build_language_model("rposnet"))
+    static = language_model_checkpoint(tmp_path / "static/model.pt", "rposnet")
     plot(capsys, "weights", static, "--out", tmp_path / "g")
     assert "profile.decoder" in pictures(tmp_path / "g")
 

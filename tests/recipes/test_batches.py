@@ -9,10 +9,10 @@ from posnet_fairseq.costs import counting
 from posnet_fairseq.costs.training_memory import training_memory
 from posnet_fairseq.inference.stored_energies import parameter_count
 from posnet_fairseq.runs import commands, devices
-from posnet_fairseq.runs.batches import CONTEXT, GIB, USABLE, batch_tokens
+from posnet_fairseq.runs.commands import CONTEXT, GIB, USABLE, batch_tokens
 from posnet_fairseq.runs.devices import Device
 from posnet_fairseq.runs.run_settings import TranslationData
-from posnet_fairseq.runs.training import option
+from posnet_fairseq.runs.training import value_of
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import Record
@@ -98,7 +98,7 @@ def test_criterion_of_the_options_is_estimated():
 def test_training_that_has_begun_keeps_its_batches(monkeypatch, finished, capsys):
     run = settings("--tokens", "10000")
     first = planned(run, gpu(estimate(2600)))
-    batch = [option(first.arguments, flag) for flag in ("--max-tokens", "--update-freq")]
+    batch = [value_of(first.arguments, flag) for flag in ("--max-tokens", "--update-freq")]
     assert batch == ["2500", "4"]
     record = Record(run.run / "train.json")
     record.path.parent.mkdir(parents=True)
@@ -113,7 +113,7 @@ def test_training_that_has_begun_keeps_its_batches(monkeypatch, finished, capsys
     capsys.readouterr()
     for device in (gpu(0), gpu(estimate(10_000)), Device("cpu", 1)):
         again = planned(run, device).arguments
-        assert [option(again, flag) for flag in ("--max-tokens", "--update-freq")] == batch
+        assert [value_of(again, flag) for flag in ("--max-tokens", "--update-freq")] == batch
     assert "takes about" not in capsys.readouterr().err
     assert tokens_of(settings("--tokens", "10000", "--max-tokens", "300"), gpu(0)) == 300
     if not finished:  # what failed later, maybe for want of memory, is not kept
@@ -127,7 +127,7 @@ def test_batches_of_an_attempt_are_those_of_the_next(tokens, most, batches, expe
     for given in (most, expected):
         run = settings("--tokens", str(tokens), "--max-tokens", str(given))
         found = planned(run, Device("cpu", 1)).arguments
-        assert [option(found, flag) for flag in ("--max-tokens", "--update-freq")] == [str(expected), str(batches)]
+        assert [value_of(found, flag) for flag in ("--max-tokens", "--update-freq")] == [str(expected), str(batches)]
 
 
 def test_too_little_memory_is_one_sentence():

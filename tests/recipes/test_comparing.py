@@ -12,7 +12,7 @@ import pytest
 
 from posnet_fairseq.bench.mixer_tables import option_rows
 from posnet_fairseq.registry import get_mixer, mixer_names
-from posnet_fairseq.runs import comparison, devices, jobs
+from posnet_fairseq.runs import comparison, devices, jobs, single_run
 from posnet_fairseq.runs.compare import ComparisonSettings, baselines_of, compare, job
 from posnet_fairseq.runs.systems import System, chosen, find_list, read_systems
 from posnet_fairseq.runs.training import training_speed
@@ -260,6 +260,7 @@ def refused(monkeypatch, tmp_path, **texts):
     """What a comparison says that does not begin."""
     monkeypatch.setattr(devices, "gpus", lambda: (0, False))
     monkeypatch.setattr(jobs, "failures", lambda *_: pytest.fail("it began"))
+    monkeypatch.setattr(single_run, "elsewhere", lambda function, item: function(item))
     given = {"data": "data", "runs": "runs", "dataset": "iwslt14.de-en", "size": "tiny"}
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError) as raised:

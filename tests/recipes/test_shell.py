@@ -12,7 +12,7 @@ import torch
 
 from posnet_eval.metrics.comet import Comet
 from posnet_fairseq.cli.run import main
-from posnet_fairseq.runs import devices
+from posnet_fairseq.runs import devices, single_run
 from support import commands
 from support.hostile import contents
 
@@ -41,6 +41,7 @@ def shown(monkeypatch, capfd, tmp_path):
     """A function that returns the output of posnet-run, which shows its commands, on both channels."""
     monkeypatch.setattr("os.environ", dict(os.environ))
     monkeypatch.setattr("sys.argv", ["posnet-run"])
+    monkeypatch.setattr(single_run, "elsewhere", lambda function, item: function(item))
     monkeypatch.chdir(tmp_path)
 
     def dry_run(target, *words, code=0):

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -19,7 +17,7 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.records import Record
 from posnet_fairseq.studies import protocol, results, running
 from posnet_fairseq.studies.running import StudySettings
-from support.commands import NARROW
+from support.commands import NARROW, python
 from support.corpus import prepared
 from support.study import result as study_result
 
@@ -228,11 +226,11 @@ def test_a_run_leaves_its_result(tmp_path):
     prepared(tmp_path, tmp_path / "data", train=140)
     (tmp_path / "protocols").mkdir()
     (tmp_path / "protocols/small.yaml").write_text(PROTOCOL)
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "protocols"), "study", "small", "--only", "rposnet"]
     options = {"seed": 1, "precision": "bf16"} | {name: tmp_path / name for name in ("data", "runs", "results")}
-    command += [f"--{name}={value}" for name, value in options.items()]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    words = [tmp_path / "protocols", "study", "small", "--only", "rposnet"]
+    words += [f"--{name}={value}" for name, value in options.items()]
+    place = {"env": os.environ | {"OMP_NUM_THREADS": "1"}, "cwd": tmp_path}
+    done = python(PROGRAM, *words, **place)
     assert done.returncode == 0, done.stdout + done.stderr
     path = tmp_path / "results/rposnet_s1.json"
     found = json.loads(path.read_text())
@@ -260,7 +258,7 @@ def test_a_run_leaves_its_result(tmp_path):
             score = get_metric(metric, MetricOptions()).corpus(statistics.sum(0))
             assert score == pytest.approx(of_test_set[metric]["score"], abs=1e-4)
     before = path.stat().st_mtime_ns
-    again = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    again = python(PROGRAM, *words, **place)
     assert again.returncode == 0
     assert "rposnet_tiny_s1 has a result" in again.stderr
     assert Path(path).stat().st_mtime_ns == before

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from posnet_fairseq.runs import devices, jobs, tune
+from posnet_fairseq.runs import devices, jobs, single_run, tune
 from posnet_fairseq.runs.systems import System, read_systems
 from posnet_fairseq.runs.tune import TuneSettings
 from posnet_fairseq.shared.errors import UsageError
@@ -39,6 +39,7 @@ def search(monkeypatch, tmp_path):
     monkeypatch.setattr(jobs, "run", training)
     monkeypatch.setattr(jobs, "STEP", 0.05)
     monkeypatch.setattr(devices, "gpus", lambda: (0, False))
+    monkeypatch.setattr(single_run, "elsewhere", lambda function, item: function(item))
 
     def run(**texts):
         places = {"data": str(tmp_path / "data"), "runs": str(tmp_path / "runs"), "size": "tiny", "cpus": "1"}

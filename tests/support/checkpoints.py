@@ -7,7 +7,7 @@ import torch
 from posnet_fairseq.cli import precompute
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.text import synthetic
-from support.building import WORDS, language_model_options, model_options
+from support.building import WORDS, build_language_model, language_model_options, model_options
 
 
 def saved(path, cfg, arch, task, model, updates=1, loss=1.0):
@@ -44,8 +44,10 @@ def fairseqs_model(state):
     return model.eval()
 
 
-def language_model_checkpoint(path, mixer, model, **options):
-    """A checkpoint of a language model of `support.building`, with its dictionary beside it."""
+def language_model_checkpoint(path, mixer, model=None, **options):
+    """A checkpoint of a language model of `support.building`, by default a new one, with its dictionary beside it."""
+    path.parent.mkdir(exist_ok=True)
+    model = build_language_model(mixer, **options) if model is None else model
     synthetic.dictionary(WORDS).save(str(path.parent / "dict.txt"))
     task = {"_name": "language_modeling", "data": str(path.parent)}
     return saved(path, language_model_options(mixer, **options), f"gpt_a_{mixer}", task, model)
@@ -62,7 +64,4 @@ def weights(path):
 
 
 def assert_same_weights(path, other, **tolerance):
-    ours, theirs = weights(path), weights(other)
-    assert ours.keys() == theirs.keys()
-    for name in ours:
-        torch.testing.assert_close(ours[name], theirs[name], msg=lambda m, name=name: f"{name}: {m}", **tolerance)
+    torch.testing.assert_close(weights(path), weights(other), **tolerance)

@@ -1,5 +1,6 @@
 """fairseq's and posnet's commands, in this process (each would take seconds to start) or in one of their own."""
 
+import json
 import logging
 import os
 import re
@@ -88,6 +89,14 @@ def python(program, *arguments, **options):
     return subprocess.run(command, capture_output=True, text=True, **options)
 
 
+def modules_of(program, *arguments, **options):
+    """The names of the modules that a program of Python has loaded when it ends, in a process of its own."""
+    program = f"{program}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    done = python(program, *arguments, **options)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
 def hydra_train(folder, name):
     """``fairseq-hydra-train`` with the configuration `name` of a folder."""
     done = fairseq("hydra-train", "--config-dir", folder, "--config-name", name, f"hydra.run.dir={folder}/hydra")
@@ -113,9 +122,11 @@ def fails(capsys, main, *arguments):
 def refused(capsys, main, *arguments):
     """All that a command prints when it refuses its input."""
     logging.disable(logging.WARNING)  # which fairseq's commands of other tests have switched on
-    with pytest.raises(SystemExit) as error:
-        main([str(argument) for argument in arguments])
-    logging.disable(logging.NOTSET)
+    try:
+        with pytest.raises(SystemExit) as error:
+            main([str(argument) for argument in arguments])
+    finally:
+        logging.disable(logging.NOTSET)
     assert error.value.code == 2
     captured = capsys.readouterr()
     assert captured.out == ""

@@ -1,6 +1,6 @@
 """What holds on a GPU for every mixer: the results of a CPU, few waits, the data types of autocast.
 
-Each takes the GPU (see :mod:`support.gpu`) and a case, and raises an error if it is broken.
+Each takes the GPU of ``tests/gpu/conftest.py`` and a case, and raises an error if it is broken.
 """
 
 import contextlib

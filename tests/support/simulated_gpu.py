@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 
 NAME = "gpu"
+SIMULATED = "POSNET_SIMULATED_GPU"  # a process with this in its environment has the simulated GPU
 aten = torch.ops.aten
 
 # Operations whose result, or its shape, the host needs at once.

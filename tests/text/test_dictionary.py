@@ -50,6 +50,7 @@ def test_reads_what_fairseq_reads(tmp_path, content):
         (b"a 1\n\nb 1\n", "Incorrect dictionary format"),
         (b"a b\n", "Incorrect dictionary format"),
         (b"a #fairseq:overwrite\n", "Incorrect dictionary format"),
+        (b"5 #fairseq:overwrite\n", "Incorrect dictionary format"),
         (b"\xff\xfea 1\n", "Incorrect encoding"),
     ],
 )

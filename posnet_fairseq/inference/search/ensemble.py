@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.ops.output_loss import MIN_CHUNK
-from posnet_fairseq.transformer.causal import DecoderState
+from posnet_fairseq.transformer.decoder import DecoderState
 from posnet_fairseq.transformer.encoder import EncoderOutput
 
 _LOG2_E = math.log2(math.e)
@@ -44,10 +44,7 @@ class Decoding:
 
         The scores come in chunks of `rows` hypotheses, (C, V), each computed when it is asked for.
         """
-        if self._encoded is None:
-            features = self._decoder.features(tokens[:, None], self._state)
-        else:
-            features = self._decoder.features(tokens[:, None], self._encoded, self._state, self._need_attention)
+        features = self._decoder.features(tokens[:, None], self._encoded, self._state, self._need_attention)
         attention = None if features.attention is None else features.attention.squeeze(1)
         return map(self._project, features.x.squeeze(1).split(rows)), attention
 

@@ -1,33 +1,19 @@
 """The settings of a search, their limits, and those that a model records: those that it was evaluated with."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.schema import check_range
 
-# The least and the most of each setting, and what --help says of it. Other values would fill the memory, or overflow
-# where numbers are raised to their power.
-SETTINGS: dict[str, tuple[float, float, str]] = {
-    "beam": (1, 10_000, "beam size; 1 is greedy search"),
-    "lenpen": (-10, 10, "length penalty"),
-    "max_len_a": (0, 10**6, "a of the maximum length, a·M + b tokens for M tokens of the longest source of a batch"),
-    "max_len_b": (1, 10**9, "b of that length"),
-    "min_len": (0, 10**9, "minimum number of tokens, without the end symbol"),
-    "unkpen": (-(10**6), 10**6, "penalty for <unk>"),
-    "temperature": (0.001, 1_000, "divides scores before softmax"),
-    "no_repeat_ngram_size": (0, 10**6, "no n-gram of this size occurs twice; 0 allows it"),
-    "sampling": (False, True, "sample --beam hypotheses instead"),
-    "sampling_topk": (0, 10**9, "sample from the K most probable tokens; 0 for all"),
-    "sampling_topp": (
-        *(0.000001, 1),
-        "sample from the fewest most probable tokens whose probabilities sum to at least this; 1 for all",
-    ),
-    "seed": (0, 2**63 - 1, "random seed of --sampling; equal lines get equal samples"),
-}
 RECORDED = ("beam", "lenpen", "max_len_a", "max_len_b")  # what a model can record, for its own searches
 ENTRY = "search"  # of a checkpoint's extra_state, and of a folder's configuration, which has these
+
+
+def _setting(default: float, least: float, most: float, meaning: str) -> Any:
+    """Return a field: other values would fill the memory, or overflow where numbers are raised to their power."""
+    return field(default=default, metadata={"of": (least, most, meaning)})
 
 
 @dataclass(frozen=True)
@@ -50,18 +36,24 @@ class SearchSettings:
         seed: of the random numbers. What is drawn for a source depends on the seed and the source, not on its batch.
     """
 
-    beam: int = 12
-    lenpen: float = 1.0
-    max_len_a: float = 0.0
-    max_len_b: int = 200
-    min_len: int = 1
-    unkpen: float = 0.0
-    temperature: float = 1.0
-    no_repeat_ngram_size: int = 0
-    sampling: bool = False
-    sampling_topk: int = 0
-    sampling_topp: float = 1.0
-    seed: int = 1
+    beam: int = _setting(12, 1, 10_000, "beam size; 1 is greedy search")
+    lenpen: float = _setting(1.0, -10, 10, "length penalty")
+    max_len_a: float = _setting(
+        *(0.0, 0, 10**6),
+        "a of the maximum length, a·M + b tokens for M tokens of the longest source of a batch",
+    )
+    max_len_b: int = _setting(200, 1, 10**9, "b of that length")
+    min_len: int = _setting(1, 0, 10**9, "minimum number of tokens, without the end symbol")
+    unkpen: float = _setting(0.0, -(10**6), 10**6, "penalty for <unk>")
+    temperature: float = _setting(1.0, 0.001, 1_000, "divides scores before softmax")
+    no_repeat_ngram_size: int = _setting(0, 0, 10**6, "no n-gram of this size occurs twice; 0 allows it")
+    sampling: bool = _setting(False, False, True, "sample --beam hypotheses instead")
+    sampling_topk: int = _setting(0, 0, 10**9, "sample from the K most probable tokens; 0 for all")
+    sampling_topp: float = _setting(
+        *(1.0, 0.000001, 1),
+        "sample from the fewest most probable tokens whose probabilities sum to at least this; 1 for all",
+    )
+    seed: int = _setting(1, 0, 2**63 - 1, "random seed of --sampling; equal lines get equal samples")
 
     def check(self, words: int | None = None) -> None:
         """Refuse settings that are out of range, or do not go together.
@@ -92,6 +84,8 @@ class SearchSettings:
                 )
 
 
+# The least and the most of each setting, and what --help says of it.
+SETTINGS: dict[str, tuple[float, float, str]] = {each.name: each.metadata["of"] for each in fields(SearchSettings)}
 # The defaults of a search for texts: a text has at most 100 tokens more than the longest beginning of its batch.
 OF_TEXTS = SearchSettings(beam=1, max_len_a=1.0, max_len_b=100)
 

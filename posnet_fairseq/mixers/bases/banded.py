@@ -16,8 +16,7 @@ from posnet_fairseq.mixers.bases.decoding_state import is_writable
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.ops import beam_backpointers
 from posnet_fairseq.ops.band import Band
-from posnet_fairseq.ops.band_weights import BandWeights
-from posnet_fairseq.ops.static_mixing import StaticWeights
+from posnet_fairseq.ops.static_mixing import BandWeights, StaticWeights
 
 
 class BandedMixer(PositionBasedMixer):

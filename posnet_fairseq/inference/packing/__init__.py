@@ -1,1 +1,0 @@
-"""Layers of a trained model are replaced by faster ones that compute the same, for inference on CPUs."""
