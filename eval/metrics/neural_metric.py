@@ -101,7 +101,8 @@ class NeuralMetric(MeanMetric):
 
     def release(self) -> None:
         """Free the network's memory for the next model."""
-        self.__dict__.pop("networks", None)
+        for name in ("networks", "tokenizer"):
+            self.__dict__.pop(name, None)
 
     def statistics(self, segments: Sequence[Segment]) -> Iterator[tuple[Sequence[int], FloatArray]]:
         """Yield positions and rows (score × 100, 1), see :meth:`Metric.statistics`; NaN stays NaN."""

@@ -83,12 +83,13 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     take: Callable[[], list[str]] = lambda: list(itertools.islice(text, WINDOW))  # noqa: E731
     if options.stream:
         take = functools.partial(IncomingLines(options.input).take, STREAMED)
-    if beginning := outputs.second_input(options)[2]:
+    second = outputs.second_input(options)
+    if beginning := second[2]:
         say(f"--prefix: there is no file {beginning}, so every translation begins with this text")
     with outputs.open_output(options.output, work, options.resume, at_once=options.stream) as output:
         if output.remark:
             say(output.remark)
-        windows = _encoded(_windows(take, options), output, translator, options, say)
+        windows = _encoded(_windows(take, second, options), output, translator, options, say)
         first = list(itertools.islice(windows, 1))
         batches = sum(len(each) for _, each in first)
         processes, threads = processes_and_threads(options.processes, options.input, batches)
@@ -135,9 +136,11 @@ class _Window:
         return self.lines, self.prefixes
 
 
-def _windows(take: Callable[[], list[str]], options: argparse.Namespace) -> Iterator[_Window]:
-    """Yield windows of lines, each with what their translations begin with, or the given ones, if there are any."""
-    name, second, beginning = outputs.second_input(options)
+def _windows(
+    take: Callable[[], list[str]], inputs: tuple[str, str | None, str | None], options: argparse.Namespace
+) -> Iterator[_Window]:
+    """Yield windows of lines, each with those of :func:`outputs.second_input`, if there are any."""
+    name, second, beginning = inputs
     prefixes = iterate_text(second) if second else itertools.repeat(beginning) if beginning else None
     first = 0
     while True:

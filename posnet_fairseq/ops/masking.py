@@ -1,8 +1,8 @@
-"""Masks as large negative energies.
+"""Masks as large negative energies, and the softmax of energies.
 
-They are finite: a query without a single real key would otherwise be softmax(-inf, ..., -inf) = NaN, which beam search
-turns into an impossible hypothesis without an error. Half of the smallest number leaves room to add an energy without
-overflow in half precision.
+Masks are finite: a query without a single real key would otherwise be softmax(-inf, ..., -inf) = NaN, which beam
+search turns into an impossible hypothesis without an error. Half of the smallest number leaves room to add an energy
+without overflow in half precision.
 """
 
 import torch

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,64 +35,72 @@ class Group:
 
     Attributes:
         row: of the matrix in its table.
-        rows, columns: which pairs there are in each direction.
-        shape: R, C and E of the grid. Tokens in a line are a grid of one row.
+        lines: one for tokens in a line, of rows and of columns for cells of a grid.
+        shape: R, C and E of the grid for cells, else empty.
     """
 
     row: int
-    rows: Line
-    columns: Line
-    shape: tuple[int, int, int]
+    lines: tuple[Line, ...]
+    shape: tuple[int, ...] = ()
 
     @property
     def is_diagonal(self) -> bool:
         """Whether every query has one key: energies are then sums of products of tokens, without a matrix product."""
-        return not (self.rows.side or self.columns.side)
+        return not any(line.side for line in self.lines)
 
     def queries(self, tokens: Tensor) -> Tensor:
-        """Return the queries of ``tokens``, (N, B, C), as a view (r, c, B, C)."""
-        return self._cells(tokens)[self.rows.queries, self.columns.queries]
+        """Return the queries of ``tokens``, (N, B, C), as a view (n, B, C), of cells (r, c, B, C)."""
+        return self._of(tokens, tuple(line.queries for line in self.lines))
 
     def keys(self, tokens: Tensor) -> Tensor:
         """Return the keys as :meth:`queries` does."""
-        return self._cells(tokens)[self.rows.keys, self.columns.keys]
+        return self._of(tokens, tuple(line.keys for line in self.lines))
 
-    def _cells(self, tokens: Tensor) -> Tensor:
-        rows, columns, extra = self.shape
-        return tokens[extra:].unflatten(0, (rows, columns))
+    def _of(self, tokens: Tensor, slices: tuple[slice, ...]) -> Tensor:
+        if self.shape:
+            rows, columns, extra = self.shape
+            tokens = tokens[extra:].unflatten(0, (rows, columns))
+        return tokens[slices]
 
     def pairs(self, pairs: Tensor) -> Tensor:
         """Return a view of ``pairs``, (B, H, N, N): one dimension for each diagonal, then queries, then keys.
 
-        That is (r, c, B, H) if both are diagonals, (B, H, diagonal, n, m) if one is, else (B, H, r, c, r', c').
+        That is (n, B, H) or (r, c, B, H) if all are diagonals, else (B, H, n, m), (B, H, diagonal, n, m), or
+        (B, H, r, c, r', c').
         """
-        rows, columns, extra = self.shape
-        pairs = pairs[:, :, extra:, extra:].unflatten(3, (rows, columns)).unflatten(2, (rows, columns))
-        pairs = pairs[:, :, self.rows.queries, self.columns.queries, self.rows.keys, self.columns.keys]
+        slices: list[Any] = [*(line.queries for line in self.lines), *(line.keys for line in self.lines)]
+        if self.shape:
+            rows, columns, extra = self.shape
+            pairs = pairs[:, :, extra:, extra:].unflatten(3, (rows, columns)).unflatten(2, (rows, columns))
+        pairs = pairs[(slice(None), slice(None), *slices)]
         if self.is_diagonal:
-            return pairs.diagonal(0, 2, 4).diagonal(0, 2, 3).movedim((0, 1), (-2, -1))
-        if self.rows.side and self.columns.side:
+            pairs = pairs.diagonal(0, 2, 4).diagonal(0, 2, 3) if self.shape else pairs.diagonal(0, 2, 3)
+            return pairs.movedim((0, 1), (-2, -1))
+        if not self.shape or 0 not in (line.side for line in self.lines):
             return pairs
-        return (pairs.diagonal(0, 3, 5) if self.rows.side else pairs.diagonal(0, 2, 4)).movedim(-1, 2)
+        of_rows = not self.lines[0].side
+        return (pairs.diagonal(0, 2, 4) if of_rows else pairs.diagonal(0, 3, 5)).movedim(-1, 2)
 
     def per_head(self, x: Tensor, num_heads: int) -> Tensor:
         """Return ``x``, as of :meth:`queries`, for products of all pairs: (B, H, n, c), (B, H, diagonal, n, c)."""
         x = x.unflatten(-1, (num_heads, -1)).movedim((-3, -2), (0, 1))
-        if not self.columns.side:
-            return x.transpose(2, 3)
-        return x.flatten(2, 3) if self.rows.side else x
+        if not self.shape:
+            return x
+        if self.lines[1].side:
+            return x if not self.lines[0].side else x.flatten(2, 3)
+        return x.transpose(2, 3)
 
     def merged(self, x: Tensor, like: Tensor) -> Tensor:
         """Return what :meth:`per_head` made of a tensor of the shape of ``like`` in that shape again."""
-        if not self.columns.side:
+        if self.shape and not self.lines[1].side:
             x = x.transpose(2, 3)
-        elif self.rows.side:
+        elif self.shape and self.lines[0].side:
             x = x.unflatten(2, like.shape[:2])
         return x.movedim((0, 1), (-3, -2)).flatten(-2)
 
     def only_its_pairs(self, block: Tensor) -> Tensor:
         """Set other pairs of ``block``, of the shape of :meth:`pairs`, to zero in place, and return it."""
-        sides = [line.side for line in (self.rows, self.columns) if line.side]
+        sides = [line.side for line in self.lines if line.side]
         if len(sides) == 1:
             return block.tril_() if sides == [BELOW] else block.triu_() if sides == [ABOVE] else block
         rows, columns = (
@@ -113,32 +122,29 @@ def groups(length: int, reaches: tuple[int, ...], causal: bool, shape: tuple[int
         shape: R, C and E of the grid. Row and column of an offset are then counted as one number, rows first, and three
             further rows are of pairs of extra tokens, of an extra query with a cell, and of a cell with an extra key.
     """
-    rows, columns, extra = shape or (1, length, 0)
-    reach_of_rows, reach = (0, *reaches)[-2:]
-    width = 2 * reach + 1
-    found = [
-        Group(row.row * width + column.row, row, column, (rows, columns, extra))
-        for row in _lines(rows, reach_of_rows, causal)
-        for column in _lines(columns, reach, causal)
-    ]
+    if not shape:
+        (reach,) = reaches
+        return [Group(line.row, (line,)) for line in _lines(length, reach, causal)]
+    rows, columns, extra = shape
+    of_rows, of_columns = (_lines(size, reach, False, 2) for size, reach in zip((rows, columns), reaches, strict=True))
+    width = 2 * reaches[1] + 1
+    found = [Group(row.row * width + column.row, (row, column), shape) for row in of_rows for column in of_columns]
     if extra:
-        before, cells, count = slice(0, extra), slice(extra, length), (2 * reach_of_rows + 1) * width
-        kinds = itertools.islice(itertools.product((before, cells), repeat=2), 3)
-        only = Line(0, slice(0, 1), slice(0, 1))
-        found += [
-            Group(count + i, only, Line(0, queries, keys, ALL), (1, length, 0))
-            for i, (queries, keys) in enumerate(kinds)
-        ]
+        before, cells = slice(0, extra), slice(extra, length)
+        count = (2 * reaches[0] + 1) * width
+        kinds = itertools.islice(itertools.product((before, cells), (before, cells)), 3)
+        found += [Group(count + i, (Line(0, queries, keys, ALL),)) for i, (queries, keys) in enumerate(kinds)]
     return found
 
 
-def _lines(length: int, reach: int, causal: bool) -> list[Line]:
-    """Return the lines of all offsets. Fewer than two pairs of tokens at the reach are a diagonal, not a block."""
+def _lines(length: int, reach: int, causal: bool, fewest: int = 1) -> list[Line]:
+    """Return the lines of all offsets. Fewer than `fewest` pairs of tokens at the reach are a diagonal, not a block."""
     found = []
     for side in (BELOW,) if causal else (BELOW, ABOVE):
         for distance in range(side == ABOVE, min(length, reach + 1)):
             behind, before = slice(distance, length), slice(0, length - distance)
             queries, keys = (behind, before) if side == BELOW else (before, behind)
             row = distance if causal else reach + side * distance
-            found.append(Line(row, queries, keys, side if distance == reach and length - distance > 1 else 0))
+            shared = distance == reach and length - distance >= fewest
+            found.append(Line(row, queries, keys, side if shared else 0))
     return found

@@ -1,4 +1,4 @@
-"""Mixing with static weights: one table for all sentences of a batch."""
+"""Mixing with static weights, which no token decides: in tables for all sentences of a batch, or in bands."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,10 +1,9 @@
 """Weights, energies and gates of the mixers of a model for one sentence."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from unittest import mock
 
 import torch
 import torch.nn.functional as F
@@ -137,20 +136,37 @@ def _mixing(mixer: TokenMixer, call: _Call, layer: int, names: Names) -> Mixing:
 def _weights_and_energies(mixer: TokenMixer, call: _Call) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Return weights, energies, and what is added to products of query and key, each (H, N, M): see :class:`Mixing`."""
     arguments, options = call
-    with mock.patch.object(mixer, "energy", wraps=getattr(mixer, "energy", None), create=True) as watched:
+    with _recorded_energies(mixer) as recorded:
         _, weights = mixer(*arguments, **options | {"need_weights": True})
     weights = None if weights is None else weights[0]
-    if not isinstance(mixer, PositionBasedMixer | ContentBasedMixer) or not watched.called:
-        return weights, None, None
-    given = watched.call_args_list[0].args
-    energy = mixer.energy(*given)
-    if isinstance(mixer, PositionBasedMixer):
-        return weights, energy if mixer.softmax else None, None
-    q, k, _ = given  # (1, H, N, d), (1, H, M, d)
-    if k is None or isinstance(mixer, OffsetMixer):  # matrices of offsets stand within the product
-        return weights, energy[0], None
-    added = (energy - q @ k.mT)[0]
-    return weights, energy[0], added if added.abs().max() > 1e-5 * energy.abs().max() else None
+    for energy, arguments in recorded:
+        if isinstance(mixer, PositionBasedMixer):
+            return weights, energy if mixer.softmax else None, None
+        if isinstance(mixer, ContentBasedMixer):
+            q, k, _ = arguments  # (1, H, N, d), (1, H, M, d)
+            if k is None or isinstance(mixer, OffsetMixer):  # matrices of offsets stand within the product
+                return weights, energy[0], None
+            added = (energy - q @ k.mT)[0]
+            return weights, energy[0], added if added.abs().max() > 1e-5 * energy.abs().max() else None
+    return weights, None, None
+
+
+@contextlib.contextmanager
+def _recorded_energies(mixer: TokenMixer) -> Iterator[list[tuple[Tensor, tuple[Any, ...]]]]:
+    """Record what a mixer's method `energy` returns, with its arguments."""
+    recorded: list[tuple[Tensor, tuple[Any, ...]]] = []
+    if isinstance(mixer, PositionBasedMixer | ContentBasedMixer):
+        method: Callable[..., Tensor] = mixer.energy
+
+        def energy(*arguments: Any) -> Tensor:
+            recorded.append((method(*arguments), arguments))
+            return recorded[-1][0]
+
+        vars(mixer)["energy"] = energy  # of this instance, in front of the class's method
+    try:
+        yield recorded
+    finally:
+        vars(mixer).pop("energy", None)
 
 
 def _gates(mixer: TokenMixer, query: Tensor, memory: Tensor) -> tuple[Tensor, Tensor] | tuple[None, None]:

@@ -91,21 +91,26 @@ class Analysis:
         return np.array(shared, dtype=np.float64), means
 
     @cached_property
-    def baseline_seconds(self) -> float:
-        """CPU seconds of an update of the first baseline, the median of what was measured after all runs."""
-        return median(run.training.cost.other_seconds for run in chain.from_iterable(self.results.values()))
+    def baseline_seconds(self) -> float | None:
+        """CPU seconds of an update of the first baseline, the median of what was measured after all runs, or None."""
+        costs = [run.training.cost for run in chain.from_iterable(self.results.values())]
+        return median([cost.other_seconds for cost in costs if cost]) if any(costs) else None
 
-    def seconds_per_update(self, system: str) -> float:
-        """Return CPU seconds of an update, without validations and checkpoints, as if on one machine.
+    def seconds_per_update(self, system: str) -> float | None:
+        """Return CPU seconds of an update, without validations and checkpoints, as if on one machine, None if unknown.
 
         These are the first baseline's, times what an update costs relative to one of it, the mean over seeds.
         """
-        is_baseline = system == self.study.baselines[0]
-        return self.baseline_seconds * (1 if is_baseline else self.mean(system, lambda run: run.training.cost.relative))
+        if system == self.study.baselines[0]:
+            return self.baseline_seconds
+        costs = [run.training.cost for run in self.results[system]]
+        known = [cost.relative for cost in costs if cost]
+        return self.baseline_seconds * fmean(known) if self.baseline_seconds and all(costs) else None
 
-    def cpu_seconds(self, system: str) -> float:
-        """Return CPU seconds of the updates of a training until its end, the mean over seeds."""
-        return self.seconds_per_update(system) * self.mean(system, lambda run: run.training.updates)
+    def cpu_seconds(self, system: str) -> float | None:
+        """Return CPU seconds of the updates of a training until its end, the mean over seeds; None if unknown."""
+        seconds = self.seconds_per_update(system)
+        return seconds and seconds * self.mean(system, lambda run: run.training.updates)
 
     def translation_seconds(self, system: str, test_set: str, precision: str) -> list[float | None]:
         """Return CPU seconds of each run's translation of a test set, as if on one machine; None if unknown.
@@ -114,8 +119,9 @@ class Analysis:
         """
         found: list[float | None] = []
         for run in self.results[system]:
-            seconds = getattr(run.test_sets[test_set], precision).cpu_seconds
-            found.append(seconds and seconds / (run.training.cost.other_seconds / self.baseline_seconds))
+            seconds, cost = getattr(run.test_sets[test_set], precision).cpu_seconds, run.training.cost
+            slowness = cost.other_seconds / self.baseline_seconds if cost and self.baseline_seconds else None
+            found.append(seconds / slowness if seconds and slowness else None)
         return found
 
     def perplexity_at(self, system: str, updates: float) -> float | None:
@@ -129,13 +135,15 @@ class Analysis:
         return round(float(np.exp(np.interp(updates, known, np.log(values)))), 9)
 
     def perplexity_after(self, system: str, seconds: float) -> float | None:
-        """Return the perplexity of the validation set after CPU seconds of training; None beyond the training."""
-        return self.perplexity_at(system, seconds / self.seconds_per_update(system))
+        """Return the perplexity of the validation set after CPU seconds of training; None if unknown."""
+        of_update = self.seconds_per_update(system)
+        return self.perplexity_at(system, seconds / of_update) if of_update else None
 
     @cached_property
-    def least_cpu_seconds(self) -> float:
-        """The CPU seconds of the shortest course, until which all systems can be compared."""
-        return min(self.seconds_per_update(system) * float(self.course(system)[0][-1]) for system in self.systems)
+    def least_cpu_seconds(self) -> float | None:
+        """The CPU seconds of the shortest course, until which all systems can be compared; None if none are known."""
+        known = [(self.seconds_per_update(system), float(self.course(system)[0][-1])) for system in self.systems]
+        return min((seconds * updates for seconds, updates in known if seconds is not None), default=None)
 
     def signature(self, test_set: str, metric: str) -> str:
         """Return the signature of a metric, as posnet-score prints it."""

@@ -38,8 +38,10 @@ def _courses(analysis: Analysis) -> Figure:
     late: list[float] = []
     for place, system in enumerate(analysis.systems):
         updates, values = analysis.course(system)
-        for axis, unit in zip(axes, (1, analysis.seconds_per_update(system) / 3600), strict=True):
-            axis.plot(updates * unit, values, **style.line_style(place), linewidth=1.4, label=system)
+        of_update = analysis.seconds_per_update(system)
+        for axis, unit in zip(axes, (1, of_update and of_update / 3600), strict=True):
+            if unit:
+                axis.plot(updates * unit, values, **style.line_style(place), linewidth=1.4, label=system)
         late += values[updates >= LATE * updates[-1]].tolist()
     low, high = min(late) / 1.05, max(late) * 1.05
     for axis, label in zip(axes, ("updates", "hours of a core"), strict=True):
@@ -55,7 +57,8 @@ def _courses(analysis: Analysis) -> Figure:
 
 def _costs(analysis: Analysis) -> Figure:
     """Draw BLEU on each test set against CPU time of the training and of the translation, with the Pareto fronts."""
-    hours = {system: analysis.cpu_seconds(system) / 3600 for system in analysis.systems}
+    seconds = {system: analysis.cpu_seconds(system) for system in analysis.systems}
+    hours = {system: known / 3600 for system, known in seconds.items() if known}
     figure, axes = style.panels(2 * len(analysis.test_sets), 2, (6.5, 5))
     for *row, test_set in zip(axes[::2], axes[1::2], analysis.test_sets, strict=True):
         of_runs = {system: analysis.translation_seconds(system, test_set, "float32") for system in analysis.systems}

@@ -113,7 +113,7 @@ class _Training(Struct):
     cpu_seconds_per_update: Positive | None
     attempts: Count
     validation: _Course
-    cost: _Cost
+    cost: _Cost | None = None
 
 
 class _Data(Struct):

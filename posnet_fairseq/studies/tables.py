@@ -42,12 +42,13 @@ def _scores(analysis: Analysis, test_set: str) -> str:
     """Return scores with intervals and marks, the best system by BLEU first, and published ones below."""
     rows = []
     for system in sorted(analysis.systems, key=lambda system: -analysis.score(system, test_set, "bleu").value):
+        seconds = analysis.cpu_seconds(system)
         row = [
             f"`{system}`",
             str(len(analysis.results[system])),
             f"{analysis.mean(system, lambda run: run.model.parameters) / 1e6:.2f}M",
             f"{analysis.mean(system, lambda run: run.training.updates):,.0f}",
-            f"{analysis.cpu_seconds(system) / 3600:.2f}",
+            _number(seconds and seconds / 3600, "{:.2f}"),
             f"{analysis.mean(system, lambda run: run.training.best_perplexity):.2f}",
         ]
         for metric in analysis.metrics:
@@ -90,9 +91,9 @@ def _marks(analysis: Analysis, system: str, test_set: str, metric: str) -> str:
 def _courses(analysis: Analysis) -> str:
     """Return perplexities after equal updates, and after equal CPU time, up to the shortest training."""
     last = min(float(analysis.course(system)[0][-1]) for system in analysis.systems)
-    parts = range(1, PARTS + 1)
+    parts, least = range(1, PARTS + 1), analysis.least_cpu_seconds
     updates = [last * part / PARTS for part in parts]
-    seconds = [analysis.least_cpu_seconds * part / PARTS for part in parts]
+    seconds = [least * part / PARTS for part in parts if least]
     rows = [
         [
             f"`{system}`",
@@ -226,13 +227,13 @@ def _effort(analysis: Analysis) -> str:
             _each(analysis, system, lambda run: run.training.updates, "{:,}"),
             _each(analysis, system, lambda run: run.training.best_update, "{:,}"),
             _each(analysis, system, lambda run: run.training.attempts),
-            _each(analysis, system, lambda run: run.training.cost.relative, "{:.2f}"),
+            _each(analysis, system, lambda run: run.training.cost.relative if run.training.cost else None, "{:.2f}"),
             _each(analysis, system, hours, "{:.2f}"),
         ]
         for system in analysis.systems
     ]
     known = filter(None, map(hours, chain.from_iterable(analysis.results.values())))
-    baseline, seconds = f"`{analysis.study.baselines[0]}`", f"{analysis.baseline_seconds:.2f}"
+    baseline, seconds = f"`{analysis.study.baselines[0]}`", _number(analysis.baseline_seconds, "{:.2f}")
     return (
         f"{_table(['', 'seeds', 'updates', 'best at', 'attempts', 'cost of an update', 'CPU h spent'], rows)}\n\n"
         f"Cost: CPU time relative to an update of {baseline}, which takes {seconds} s in the median; "

@@ -58,7 +58,7 @@ class DecoderState:
 
 
 class CausalDecoder(Stack):
-    """A stack of causal layers, with cross-attention if it is given an encoder's output, and an output projection."""
+    """A stack of causal layers, with cross-attention or without, and an output projection."""
 
     side = "decoder"
     length_option = "--max-target-positions"
@@ -119,9 +119,6 @@ class CausalDecoder(Stack):
             tokens, _, order = self.positions.in_front(tokens, tokens.eq(self.padding_idx))
             rows = tokens.size(1)
             encoded = encoded and encoded.with_all_hypotheses()
-        else:
-            first, rows = state.position, table_rows(state.position, self.positions.max_positions)
-            states = self._states(tokens.size(0), encoded, state)
         memory: dict[str, Any] = {}
         if encoded is not None:
             memory = {
@@ -130,6 +127,9 @@ class CausalDecoder(Stack):
                 "memory_positions": encoded.positions,
                 "length_ratio": ratio,
             }
+        if state is not None:
+            first, rows = state.position, table_rows(state.position, self.positions.max_positions)
+            states = self._states(tokens.size(0), encoded, memory, state)
         # Cross-attention looks positions up at ⌊γn⌋.
         positions = self.positions.for_mixers(positions_read(rows, ratio))
         x = self.dropout(self.positions.add_to(self.embed_tokens(tokens), first))
@@ -154,7 +154,9 @@ class CausalDecoder(Stack):
         """Return scores of the next token, (B, N, vocabulary). Arguments as in :meth:`features`."""
         return self.output_layer(self.features(tokens, encoded, state).x)
 
-    def _states(self, hypotheses: int, encoded: EncoderOutput | None, state: DecoderState) -> list[Any]:
+    def _states(
+        self, hypotheses: int, encoded: EncoderOutput | None, memory: dict[str, Any], state: DecoderState
+    ) -> list[Any]:
         """Return the states of the mixers of every layer, made at the first step."""
         self.positions.check_length(state.position + 1)
         if not state.layers:
@@ -164,16 +166,8 @@ class CausalDecoder(Stack):
         if encoded is None:
             return [*zip(state.layers, strict=True)]
         if not state.position:
-            encoded.cross_states[:] = (  # not those of an earlier search
-                layer.cross_attn.init_state(
-                    hypotheses,
-                    encoded.states,
-                    padding_mask=encoded.padding_mask if encoded.has_padding else None,
-                    memory_positions=encoded.positions,
-                    length_ratio=self.length_ratio,
-                )
-                for layer in self.layers
-            )
+            # Not those of an earlier search.
+            encoded.cross_states[:] = [layer.cross_attn.init_state(hypotheses, **memory) for layer in self.layers]
         elif [each.position for each in encoded.cross_states[:1]] != [state.position]:
             raise UsageError(
                 f"a step at position {state.position}: this output of the encoder was not there at the step before, or "

@@ -49,7 +49,8 @@ class Layer(nn.Module):
         super().__init__()
         self.self_attn = get_mixer(mixer.mixer)(mixer)
         self.self_attn_norm = nn.LayerNorm(mixer.embed_dim)
-        self.dropout = Dropout(cfg.dropout, module_name=self.__class__.__name__)
+        # What --retain-dropout-modules calls layers without and with cross-attention.
+        self.dropout = Dropout(cfg.dropout, module_name="EncoderLayer" if cross is None else "DecoderLayer")
         self.cross_attn: Any = None
         if cross is not None:
             self.cross_attn = get_mixer(cross.mixer)(cross)

@@ -128,6 +128,10 @@ def test_models_retain_the_dropout_of_all_their_mixers():
     assert not torch.equal(first, second)
     for mixer in (model.encoder.layers[0].self_attn, model.decoder.layers[0].self_attn):
         assert mixer.drop_probability == 0.5
+    model = build_model("attention", dropout=0.5)
+    model.make_generation_fast_(retain_dropout=True, retain_dropout_modules=["DecoderLayer"])
+    layers = model.encoder.layers[0], model.decoder.layers[0]
+    assert [layer.dropout.retained for layer in layers] == [False, True]
 
 
 class Breakage:

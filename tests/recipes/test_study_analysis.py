@@ -112,6 +112,16 @@ def test_the_last_point_of_the_shortest_course_is_in_the_table(found):
     assert found.perplexity_after("good", 1.01 * found.least_cpu_seconds) is None
 
 
+def test_a_system_of_unknown_cost_has_gaps(found, tmp_path):
+    """As after a training on several processes."""
+    found.results["good"][0].training.cost = None
+    assert found.cpu_seconds("good") is None
+    assert found.perplexity_after("good", 100) is None
+    assert found.least_cpu_seconds == pytest.approx(1000 * 0.5)
+    row = next(line for line in tables.markdown(found).splitlines() if line.startswith("| `good`"))
+    assert row.split(" | ")[4] == "–"
+
+
 def test_front_has_no_point_that_costs_more_and_scores_less():
     points = {"a": (1.0, 10.0), "b": (2.0, 9.0), "c": (2.0, 12.0), "d": (3.0, 12.0), "e": (4.0, 13.0), "f": (0.5, 1.0)}
     assert analysis.front(points) == ["f", "a", "c", "e"]

@@ -13,7 +13,7 @@ ENTRY = "search"  # of a checkpoint's extra_state, and of a folder's configurati
 
 def _setting(default: float, least: float, most: float, meaning: str) -> Any:
     """Return a field: other values would fill the memory, or overflow where numbers are raised to their power."""
-    return field(default=default, metadata={"of": (least, most, meaning)})
+    return field(default=default, metadata={"limits": (least, most, meaning)})
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class SearchSettings:
 
 
 # The least and the most of each setting, and what --help says of it.
-SETTINGS: dict[str, tuple[float, float, str]] = {each.name: each.metadata["of"] for each in fields(SearchSettings)}
+SETTINGS: dict[str, tuple[float, float, str]] = {each.name: each.metadata["limits"] for each in fields(SearchSettings)}
 # The defaults of a search for texts: a text has at most 100 tokens more than the longest beginning of its batch.
 OF_TEXTS = SearchSettings(beam=1, max_len_a=1.0, max_len_b=100)
 

@@ -63,7 +63,7 @@ def _parsed(option: Field, value: Any) -> Any:
     if value is None and (option.default is None or kind is not option.type):
         return None
     if allowed:
-        value = value if isinstance(value, bool) else str(value)
+        value = value if kind is bool and type(value) not in (int, float) else str(value)
         check_choice(name, value, allowed)
         return value
     if kind is float:
