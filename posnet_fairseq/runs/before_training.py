@@ -63,9 +63,11 @@ def check(training: Training, average: int, others: Sequence[Path]) -> tuple[lis
 
 def try_options(systems: Mapping[str, Sequence[str]]) -> None:
     """Refuse arguments of systems, by their names, that fairseq-train would refuse."""
+    from posnet_fairseq.fairseq_plugin.training_options import check_training_options
+
     for name, arguments in systems.items():
         with about(name), _silence():
-            parse(arguments)
+            check_training_options(configuration(arguments))
 
 
 @contextlib.contextmanager
@@ -110,12 +112,18 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         raise UsageError(f"fairseq-train: {sentence or 'its options were not understood'}.") from error
 
 
-def build(arguments: Sequence[str]) -> tuple[torch.nn.Module, Any]:
-    """Return the model, on the meta device, and the configuration that fairseq-train makes of its arguments."""
-    from fairseq import tasks
+def configuration(arguments: Sequence[str]) -> Any:
+    """Return the configuration that fairseq-train makes of its arguments."""
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-    cfg = convert_namespace_to_omegaconf(parse(arguments))
+    return convert_namespace_to_omegaconf(parse(arguments))
+
+
+def build(arguments: Sequence[str]) -> tuple[torch.nn.Module, Any]:
+    """Return the model, on the meta device, and its configuration."""
+    from fairseq import tasks
+
+    cfg = configuration(arguments)
     task = tasks.setup_task(cfg.task)
     with torch.device("meta"):
         return task.build_model(cfg.model), cfg

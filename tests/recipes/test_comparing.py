@@ -274,6 +274,10 @@ def refused(monkeypatch, tmp_path, **texts):
         ({"seeds": "1 two"}, "--seeds two: give a whole number"),
         ({"options": "--no-such-option"}, "shaw: fairseq-train: unrecognized arguments: --no-such-option"),
         ({"options": "--optimizer adafactor"}, "shaw: fairseq-train: unrecognized arguments: --adam-betas"),
+        (
+            {"options": "--compile --offload-activations"},
+            "shaw: --compile with --offload-activations",
+        ),
         ({"options": "--help"}, "shaw: fairseq-train: its options were not understood"),
     ],
 )
