@@ -69,7 +69,7 @@ def _mixer_settings(cfg: Any, place: str, layer: int) -> MixerSettings:
         dropout=cfg.attention_dropout,
         gate=gate_at(cfg, place),
         options=configure(mixer.Config, chosen),
-        projection_bias="encoder" in places(cfg),  # language models have none, as the GPTs of the Translution paper
+        projection_bias="encoder" in places(cfg),  # of tokens; language models have none, as in the Translution paper
         shared_dropout=cfg.shared_attention_dropout,
     )
     for option in dataclasses.fields(mixer.Config):
