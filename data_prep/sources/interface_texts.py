@@ -165,6 +165,7 @@ class Cleaner:
         if any(count < MIN_LETTER_SHARE * _size(side) for count, side in zip(letters, bare, strict=True)):
             return False
         words = self.words((source, target))
+        # One word more: the shortest texts have a word on one side and three on the other.
         if max(words) > MAX_WORDS or max(words) > MAX_WORD_RATIO * min(words) + 1:
             return False
         low, high = CHARACTER_RATIO

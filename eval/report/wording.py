@@ -169,7 +169,10 @@ def for_paper(comparison: Comparison) -> str:
     """Return a description of scores and tests for a paper."""
     metrics = list(dict.fromkeys(info.label for test_set in comparison.test_sets for info in test_set.metrics))
     versions = " and ".join(f"{name} {comparison.versions[name]}" for name in ("posnet", "sacrebleu"))
-    text = f"We report {listed(metrics)}, computed with {versions} on detokenized text."
+    signed = " ".join(each for each in signatures(comparison) if not each.startswith("TER"))  # TER ignores case
+    kinds = ["lowercased"] * ("case:lc" in signed) + ["detokenized"] * ("tok:none" not in signed)
+    texts = f" on {', '.join(kinds)} text" if kinds else ""
+    text = f"We report {listed(metrics)}, computed with {versions}{texts}."
     if baselines(comparison):
         names = listed([comparison.labels[name] for _, name in baselines(comparison)])
         test = significance_test(comparison)

@@ -31,6 +31,9 @@ def test_table_report_and_scores(data, capsys):
     assert signature in Path("report/report.md").read_text()
     assert signature not in shown
     assert signature in run(capsys, *USUAL).out
+    assert " on detokenized text" in Path("report/report.md").read_text()
+    run(capsys, *USUAL, "--tokenize", "none", "--lowercase", "--out", "tokens")
+    assert " on lowercased text" in Path("tokens/report.md").read_text()
     assert "Significantly different (p ≤ 0.05) from † base, ‡ other: ↑ better, ↓ worse, = identical outputs (" in shown
     assert test_set["languages"] == ["en", "de"]
     assert len(test_set["segments"]["bleu"]["good"]) == SIZE
