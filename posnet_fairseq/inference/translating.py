@@ -83,13 +83,13 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     take: Callable[[], list[str]] = lambda: list(itertools.islice(text, WINDOW))  # noqa: E731
     if options.stream:
         take = functools.partial(IncomingLines(options.input).take, STREAMED)
-    second = outputs.second_input(options)
-    if beginning := second[2]:
+    inputs = outputs.second_input(options)
+    if beginning := inputs[2]:
         say(f"--prefix: there is no file {beginning}, so every translation begins with this text")
     with outputs.open_output(options.output, work, options.resume, at_once=options.stream) as output:
         if output.remark:
             say(output.remark)
-        windows = _encoded(_windows(take, second, options), output, translator, options, say)
+        windows = _encoded(_windows(take, inputs, options), output, translator, options, say)
         first = list(itertools.islice(windows, 1))
         batches = sum(len(each) for _, each in first)
         processes, threads = processes_and_threads(options.processes, options.input, batches)

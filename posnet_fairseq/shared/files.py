@@ -7,7 +7,6 @@ import errno
 import io
 import itertools
 import os
-import secrets
 import shutil
 import stat
 import sys
@@ -212,20 +211,19 @@ def replacing(path: str | Path) -> Iterator[Path]:
     """
     place, is_stream = resolved(path, str(path))
     folder = tempfile.gettempdir() if is_stream else place.parent
-    # The name itself may have the greatest length that the file system allows.
-    temporary = Path(folder, f".{place.name[:40]}.{secrets.token_hex(8)}")
     try:
-        temporary.touch(exist_ok=False)
-        mode = (temporary if is_stream or not place.exists() else place).stat().st_mode
-        temporary.chmod(0o600)  # until it is whole
+        # The name itself may have the greatest length that the file system allows.
+        handle, name = tempfile.mkstemp(dir=folder, prefix=f".{place.name[:40]}.")
     except OSError as error:
         raise _unwritable(path, error) from error
+    os.close(handle)
+    temporary = Path(name)
     try:
         yield temporary
         if is_stream:
             _pour(temporary, place)
         else:
-            temporary.chmod(stat.S_IMODE(mode))
+            temporary.chmod(stat.S_IMODE(place.stat().st_mode) if place.exists() else 0o666 & ~_umask())
             try:
                 temporary.replace(place)
             except OSError as error:
@@ -256,18 +254,31 @@ def _pour(temporary: Path, place: Path) -> None:
 @contextlib.contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
     """Provide a temporary folder, which gets its name when the block ends without an error and is removed after one."""
-    temporary = folder.absolute().with_name(f".{folder.name[:40]}.{secrets.token_hex(8)}")
+    temporary = None
     try:
-        temporary.mkdir()
+        temporary = Path(tempfile.mkdtemp(dir=folder.absolute().parent, prefix=f".{folder.name[:40]}."))
         yield temporary
+        temporary.chmod(0o777 & ~_umask())
         temporary.rename(folder)
     except OSError as error:
         is_ours = not error.filename or str(error.filename).startswith(str(temporary))
-        if not is_ours and error.errno not in DISK_FULL:
+        if temporary and not is_ours and error.errno not in DISK_FULL:
             raise  # of a file that was read
         raise _unwritable(folder, error) from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if temporary:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _umask() -> int:
+    """Return the permissions that new files do not get."""
+    with contextlib.suppress(OSError), open("/proc/self/status", encoding="utf-8", errors="replace") as status:
+        for line in status:
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    mask = os.umask(0)  # meanwhile other threads have it, too
+    os.umask(mask)
+    return mask
 
 
 def write_lines(path: str | Path, lines: Iterable[str]) -> None:

@@ -70,7 +70,7 @@ def test_translations_are_printed_when_nothing_can_be_written(tmp_path, monkeypa
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files.tempfile, "mkdtemp", fails)
-    monkeypatch.setattr(Path, "touch", fails)
+    monkeypatch.setattr(files.tempfile, "mkstemp", fails)
     with pytest.raises(UsageError, match="on standard output instead"):
         files.save_lines(tmp_path / "file", ["a", "b"])
     assert capfd.readouterr().out == "a\nb\n"
