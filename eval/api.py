@@ -56,6 +56,7 @@ def score(
     baseline: str | Sequence[str] | None = None,
     test_set: str | None = None,
     language_pair: str | None = None,
+    groups: TextLike | None = None,
     test: str | None = None,
     resamples: int = RESAMPLES,
     trials: int = TRIALS,
@@ -87,6 +88,7 @@ def score(
         baseline: system that differences are tested against, or two of them; default: the first system.
         test_set: name of one of sacreBLEU's test sets, instead of `references` and `sources`.
         language_pair: as "en-de", which chooses BLEU's tokenizer and TER's units; default: for files, their endings.
+        groups: N names of groups of lines, such as domains, whose scores the result has in ``test_sets[0].by_group``.
         test: "bs" (paired bootstrap) or "ar" (approximate randomization), over sentences only, with sacreBLEU's p;
             default: over sentences and seeds if a system has several runs, else "bs".
         resamples: number of resamples of the bootstrap.
@@ -124,6 +126,7 @@ def score(
             None if sources is None else _text(sources, "sources"),
             test_set,
             language_pair,
+            None if groups is None else _text(groups, "groups"),
             **settings | ({} if baseline is None else {"baselines": _names(baseline)}),
         )
         return Result(**vars(compare(plan, load(plan), ProgressReporter(not progress))))

@@ -25,7 +25,14 @@ from posnet_fairseq.shared.files import a_path, check_stdout
 from posnet_fairseq.shared.processes import cores
 from posnet_fairseq.shared.progress import ProgressReporter, shown
 
-_TEST_SET = ("source", "reference", "test_set", "language_pair", "system")  # options that a configuration file replaces
+_TEST_SET = (
+    "source",
+    "reference",
+    "test_set",
+    "language_pair",
+    "system",
+    "groups",
+)  # options that a configuration file replaces
 
 
 def _plan_of(options: argparse.Namespace) -> Plan:
@@ -36,7 +43,9 @@ def _plan_of(options: argparse.Namespace) -> Plan:
         plan = read_plan(options.config)
     else:
         outputs, references = _outputs(options.system or ()), tuple(options.reference or ())
-        plan = plans.plan_of_one_test_set(outputs, references, options.source, options.test_set, options.language_pair)
+        plan = plans.plan_of_one_test_set(
+            outputs, references, options.source, options.test_set, options.language_pair, options.groups
+        )
     # Flags have precedence over the file.
     given = {name: getattr(options, name) for name in (*plans.SETTINGS, *plans.RUNNING)}
     if options.baseline or options.baseline2:
@@ -67,6 +76,9 @@ def make_parser() -> argparse.ArgumentParser:
         action="extend",
         metavar="NAME=FILE[,FILE]",
         help="outputs: plain text or a log of fairseq-generate; several files are runs (seeds) of a system",
+    )
+    parser.add_argument(
+        "--groups", type=a_path, help="the group of each line, such as its domain: the report has scores of each group"
     )
     parser.add_argument("--baseline", help="system that † marks differences from (default: the first)")
     parser.add_argument("--baseline2", help="system that ‡ marks differences from")
@@ -141,7 +153,12 @@ def main(options: argparse.Namespace) -> None:
     if options.out:
         files = [options.config]
         for test_set in plan.test_sets:
-            files += [test_set.source, *test_set.references, *itertools.chain(*test_set.outputs.values())]
+            files += [
+                test_set.source,
+                test_set.groups,
+                *test_set.references,
+                *itertools.chain(*test_set.outputs.values()),
+            ]
         check(options.out, [path for path in files if isinstance(path, Path)])
     else:
         check_stdout()

@@ -29,6 +29,7 @@ class _TestSet(msgspec.Struct, forbid_unknown_fields=True):
     source: str | None = None
     reference: FilePaths = []
     test_set: Name = ""
+    groups: str | None = None
 
 
 class _Comparison(msgspec.Struct, forbid_unknown_fields=True):
@@ -108,6 +109,7 @@ def _test_set(name: str, content: _TestSet, systems: Iterable[str], folder: Path
         references=_files(content.reference, folder),
         sacrebleu_name=str(content.test_set),
         outputs={system: _files(paths, folder) for system, paths in outputs.items()},
+        groups=None if content.groups is None else _file(content.groups, folder),
     )
 
 

@@ -20,6 +20,7 @@ from posnet_fairseq.text.plain import PlainText, has_subwords, plain_lines
 _HYPOTHESIS = re.compile(r"^(?P<kind>[HD])-(?P<number>\d+)\t(?P<score>-?[\d.einfa+-]+)\t(?P<text>.*)$")
 _COMPANION = re.compile(r"^(?P<kind>[STWP])-(?P<number>\d+)\t")  # source, target, seconds, scores of tokens
 _SPLIT_ALL = ("flores200", "flores101", "spm", "spBLEU-1K", "char")  # sacreBLEU's tokenizers of all scripts
+MOST_GROUPS = 20
 Found = TypeVar("Found")
 
 
@@ -33,6 +34,7 @@ class Texts:
     references: tuple[Lines, ...]  # N lines for each reference translation
     outputs: Mapping[str, tuple[Lines, ...]]  # {system: N lines for each run}
     missing: Mapping[str, str]  # {system: why it has no output}
+    groups: Lines  # N names of groups, or none
 
 
 def load(plan: Plan) -> list[Texts]:
@@ -86,7 +88,8 @@ class _Loader:
             languages = first, second
         if references:
             self._check_language(languages[1], references[0], test_set.name)
-        return Texts(test_set.name, languages, sources, references, outputs, missing)
+        groups = () if test_set.groups is None else self._groups(test_set.groups, references)
+        return Texts(test_set.name, languages, sources, references, outputs, missing, groups)
 
     def _output(self, system: str, runs: Sequence[Text], number: int, references: Sequence[Lines]) -> Lines:
         run, several = runs[number], len(runs) > 1
@@ -118,6 +121,27 @@ class _Loader:
         if not all(texts):
             return (), ()
         return (texts[-1], tuple(texts[:-1])) if test_set.source is not None else ((), tuple(texts))
+
+    def _groups(self, text: Text, references: Sequence[Lines]) -> Lines:
+        name = f"groups {text}" if isinstance(text, Path) else "the groups"
+        groups = self._read(read_lines, text, name)
+        if groups is None or not references:
+            return ()
+        count, expected = len(set(groups)), len(references[0])
+        odd = next((line for line, group in enumerate(groups, 1) if not group.strip() or not group.isprintable()), 0)
+        if count > MOST_GROUPS:
+            problem = f"{count:,} groups"
+        elif len(groups) != expected:
+            problem = f"{len(groups):,} lines"
+        elif odd:
+            problem = f"no name in line {odd:,}"
+        else:
+            return groups
+        self.problems.append(
+            f"{name}: {problem}. Give the name of a group, in visible characters, for each of the {expected:,} lines "
+            f"of the reference, and {MOST_GROUPS} groups at most."
+        )
+        return ()
 
     def _read(self, read: Callable[[Path], Iterable[str]], text: Text, name: str) -> Lines | None:
         """Return the lines of a text, or None, and note why it cannot be used."""

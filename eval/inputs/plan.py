@@ -46,6 +46,7 @@ class TestSet:
     references: tuple[Text, ...]
     sacrebleu_name: str  # of one of sacreBLEU's test sets, instead of source and references; or ""
     outputs: Mapping[str, tuple[Text, ...]]  # {system: one text for each run}
+    groups: Text | None = None  # the group of each line, such as its domain
 
     def __post_init__(self) -> None:
         about = f"test set {self.name}"
@@ -123,12 +124,13 @@ def plan_of_one_test_set(
     source: Text | None,
     test_set: str | None,
     languages: str | None,
+    groups: Text | None,
     **settings: Any,
 ) -> Plan:
     """Return a plan of systems {name: one text for each run} on one test set; settings are other attributes of it."""
     file = references[0] if references and isinstance(references[0], Path) else None
     name = test_set or (" ".join(shown(file.stem).split()) if file else "") or "test"
-    found = TestSet(name, language_pair(languages), source, references, test_set or "", outputs)
+    found = TestSet(name, language_pair(languages), source, references, test_set or "", outputs, groups)
     systems = {system: system for system in outputs}
     return Plan(systems=systems, test_sets=(found,), **{"baselines": default_baselines(outputs), **settings})
 

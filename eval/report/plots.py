@@ -13,10 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from posnet_eval.statistics.results import Comparison, MetricInfo, TestSetResult
+from posnet_eval.statistics.results import Bucket, Comparison, MetricInfo, TestSetResult
 
 WIDTH = 340  # pixels, so that a plot fits on a phone
-LONGEST = 46  # characters of a label
+LONGEST, LONGEST_GROUP = 46, 15  # characters of a label
 DARK, GREY, LIGHT = "#222222", "#6b6b6b", "#d0d0d0"
 # Okabe and Ito's colors, less those too light for lines.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#000000", "#B8860B")
@@ -64,7 +64,7 @@ def intervals(
         axes.plot([score.value], [y], marker, color=color, markersize=7)
         # Above its interval, so that long names have room.
         label = "".join(c if c.isprintable() else "\ufffd" for c in comparison.labels[system])  # XML has no others
-        label = label if len(label) <= LONGEST else label[: LONGEST - 1] + "…"
+        label = _shortened(label, LONGEST)
         axes.text(0.005, y - 0.26, label, va="bottom", parse_math=False, transform=axes.get_yaxis_transform())
     axes.set_ylim(len(systems) - 0.5, -above)
     axes.margins(x=0.06)
@@ -100,29 +100,38 @@ def line_styles(comparison: Comparison) -> dict[str, dict[str, Any]]:
 
 
 @style.context(_STYLE)
-def swatch(test_set: TestSetResult, system: str, styles: Mapping[str, dict[str, Any]]) -> str:
-    """Return an SVG element with a piece of a system's line for a legend; styles are from :func:`line_styles`."""
+def swatch(salt: str, system: str, styles: Mapping[str, dict[str, Any]]) -> str:
+    """Return an SVG element with a piece of a system's line; styles are from :func:`line_styles`, salts of a legend."""
     figure, (axes,) = _figure(14, [(0, 0, 34, 14)], width=34)
     axes.plot([0, 1, 2], [0, 0, 0], markevery=[1], **styles.get(system, OTHERS))
     axes.set_axis_off()
-    return _inline(figure, f"swatch {test_set.name} {system}", "")
+    return _inline(figure, f"swatch {salt} {system}", "")
 
 
 @style.context(_STYLE)
-def by_length(test_set: TestSetResult, metric: MetricInfo, styles: Mapping[str, dict[str, Any]]) -> str:
-    """Return an SVG element with scores over length, a line for each system, and the number of segments above."""
-    buckets = test_set.by_length
-    slanted: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if len(buckets) > 5 else {}
-    left, below, lines, gap, bars = 40, 50 if slanted else 24, 190, 14, 60
+def by_bucket(
+    test_set: TestSetResult,
+    metric: MetricInfo,
+    styles: Mapping[str, dict[str, Any]],
+    by: str,
+    buckets: Sequence[Bucket],
+) -> str:
+    """Return an SVG element with scores of buckets and their sizes above, by length (lines) or by group (markers)."""
+    labels = [_shortened(bucket.label, LONGEST_GROUP) for bucket in buckets]
+    longest = max(map(len, labels))
+    slants = len(buckets) > 5 or longest > 5
+    slanted: dict[str, Any] = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"} if slants else {}
+    left, below, lines, gap, bars = 40, 26 + 5 * longest if slants else 24, 190, 14, 60
     height = below + lines + gap + bars
     place = WIDTH - left - 4
     figure, (low, high) = _figure(height, [(left, below, place, lines), (left, below + lines + gap, place, bars)])
     xs = range(len(buckets))
     for system in test_set.scores:
         ys = [bucket.scores[system][metric.name] for bucket in buckets]
-        low.plot(xs, ys, **styles.get(system, OTHERS))
+        line = styles.get(system, OTHERS)
+        low.plot(xs, ys, **line if by == "length" else {"marker": "o"} | line | {"linestyle": ""})
     low.set_xlim(-0.5, len(buckets) - 0.5)
-    low.set_xticks(xs, [bucket.label for bucket in buckets], fontsize=11, **slanted)
+    low.set_xticks(xs, labels, fontsize=11, parse_math=False, **slanted)
     low.yaxis.set_major_locator(MaxNLocator(5))
     low.grid(axis="y", color="#eeeeee")
     high.bar(xs, [bucket.size for bucket in buckets], color=LIGHT, width=0.8)
@@ -131,8 +140,12 @@ def by_length(test_set: TestSetResult, metric: MetricInfo, styles: Mapping[str, 
     high.set_xlim(low.get_xlim())
     high.set_ylim(0, 1.35 * max(bucket.size for bucket in buckets))
     high.set_axis_off()
-    salt = f"by length {test_set.name} {metric.name}"
-    return _inline(figure, salt, f"{metric.label} of segments by length, in numbers below")
+    salt = f"by {by} {test_set.name} {metric.name}"
+    return _inline(figure, salt, f"{metric.label} of segments by {by}, in numbers below")
+
+
+def _shortened(label: str, most: int) -> str:
+    return label if len(label) <= most else label[: most - 1] + "…"
 
 
 def _figure(

@@ -79,6 +79,7 @@ def _test_set(comparison: Comparison, test_set: TestSetResult) -> dict[str, Any]
         "differences": [{"system": a, "from": b, "metrics": found} for (a, b), found in test_set.differences.items()],
         "missing": test_set.missing,
         "by_length": test_set.by_length,
+        "by_group": test_set.by_group,
         "remarks": test_set.remarks,
         "segments": test_set.segments,
     }

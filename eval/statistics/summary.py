@@ -1,7 +1,7 @@
 """Results on a test set from the statistics of its segments: scores, intervals, differences, remarks."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise
 
@@ -26,6 +26,7 @@ _UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0fff\u1000-\u109f\
 # A word, or a character of one of these.
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+")
 
+Part = tuple[str, NDArray[np.bool_]]  # of a text: label, (N,) what is in it
 ByMetric = Mapping[tuple[str, str], FloatArray]  # statistics by names of metric and system
 
 
@@ -70,12 +71,14 @@ def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) ->
             )
     metrics = {run.metric.name: run.metric for run in runs}
     means = {key: rows[0] for key, rows in pooled.items()}
+    groups = np.array(texts.groups)
     return TestSetResult(
         **vars(texts),
         metrics=tuple(_info(run, plan) for run in runs),
         scores=scores,
         differences=differences,
-        by_length=tuple(by_length(texts.sources or texts.references[0], metrics, means)),
+        by_length=tuple(buckets(by_length(texts.sources or texts.references[0]), metrics, means)),
+        by_group=tuple(buckets([(name, groups == name) for name in sorted(set(texts.groups))], metrics, means)),
         remarks=tuple(_remarks(texts, plan)),
         segments={
             run.metric.name: {
@@ -103,8 +106,8 @@ def _exchanged(metric: Metric, kept: ByMetric, pooled: ByMetric, a: str, b: str)
     return metric.corpus(first) - metric.corpus(second)
 
 
-def in_ranges(lengths: ArrayLike, edges: Sequence[int], dash: str = "-") -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Yield ranges of lengths that begin at edges, the last one open, without empty ones: label, (N,) what is in it."""
+def in_ranges(lengths: ArrayLike, edges: Sequence[int], dash: str = "-") -> Iterator[Part]:
+    """Yield ranges of lengths that begin at edges, the last one open, without empty ones."""
     place = np.digitize(np.asarray(lengths), edges[1:])
     labels = [*(f"{first}{dash}{last - 1}" for first, last in pairwise(edges)), f"{edges[-1]}+"]
     for number, label in enumerate(labels):
@@ -112,9 +115,14 @@ def in_ranges(lengths: ArrayLike, edges: Sequence[int], dash: str = "-") -> Iter
             yield label, chosen
 
 
-def by_length(lines: Sequence[str], metrics: Mapping[str, Metric], statistics: ByMetric) -> Iterator[Bucket]:
-    """Yield scores by sentence length, without empty buckets, from (N, K) statistics."""
-    for label, chosen in in_ranges([len(_WORD.findall(line)) for line in lines], EDGES):
+def by_length(lines: Sequence[str]) -> Iterator[Part]:
+    """Yield the parts of a text by sentence length, without empty ones."""
+    return in_ranges([len(_WORD.findall(line)) for line in lines], EDGES)
+
+
+def buckets(parts: Iterable[Part], metrics: Mapping[str, Metric], statistics: ByMetric) -> Iterator[Bucket]:
+    """Yield scores of parts of a text from (N, K) statistics."""
+    for label, chosen in parts:
         scores: dict[str, dict[str, float]] = {}
         for (metric, system), rows in statistics.items():
             scores.setdefault(system, {})[metric] = float(metrics[metric].corpus(rows[chosen].sum(0)))

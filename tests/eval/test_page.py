@@ -11,6 +11,7 @@ import pytest
 from posnet_eval.inputs.hygiene import Remark
 from posnet_eval.report import plots
 from posnet_eval.report.page import _order, render
+from posnet_eval.statistics.results import Bucket
 from support import made_up
 
 HOSTILE = "</script><script>alert(1)</script> <!-- <b>\"bold\" & 'it' 快乐的猫 שלום ‮😀\u2028"
@@ -192,7 +193,11 @@ def test_remarks():
 
 def test_hostile_text_is_text():
     comparison = with_texts(made_up.comparison(systems=2, segments=5), "s1", 0, HOSTILE)
-    comparison = changed(comparison, name=HOSTILE, remarks=(Remark("s1", HOSTILE, (1,)),))
+    group = Bucket(HOSTILE, 5, comparison.test_sets[0].by_length[0].scores)
+    remarks = (Remark("s1", HOSTILE, (1,)),)
+    comparison = changed(
+        comparison, name=HOSTILE, remarks=remarks, by_group=(group, dataclasses.replace(group, label="$y$"))
+    )
     labels, versions = {"s0": HOSTILE, "s1": "$x$ \x1b 位置"}, comparison.versions | {HOSTILE: HOSTILE}
     html = render(dataclasses.replace(comparison, labels=labels, versions=versions))
     page = Page(html)
@@ -204,6 +209,7 @@ def test_hostile_text_is_text():
     assert page.text.count(HOSTILE) > 10
     # in the plots, where a dollar could start a formula and XML has no control characters
     assert page.text.count("$x$ \ufffd 位置") == 3
+    assert page.text.count("$y$") == 3 + 1
     assert ("h2", "id", "test-set-1-title") in page.attributes
 
 
@@ -219,9 +225,12 @@ def test_needs_no_network():
 
 
 def test_plots_do_not_disturb_each_other_nor_the_page():
-    html = render(made_up.comparison(test_sets=2, metrics=5, systems=8))
+    comparison = made_up.comparison(test_sets=2, metrics=5, systems=8)
+    groups = comparison.test_sets[0].by_length[:1]
+    sets = [dataclasses.replace(test_set, by_group=groups) for test_set in comparison.test_sets]
+    html = render(dataclasses.replace(comparison, test_sets=tuple(sets)))
     page = Page(html)
-    assert html.count("<svg") == 2 * (5 + 5 + 6 + 1)
+    assert html.count("<svg") == 2 * (5 + 2 * (5 + 6 + 1))
     assert html.count("<style") == 1
     names = [value for _, name, value in page.attributes if name == "id"]
     assert len(names) == len(set(names))

@@ -52,6 +52,7 @@ SET = {"reference": "test.de", "outputs": {"base": "base.txt"}}
         ({"sytems": ["a"]}, "comparison.yaml: it has the unknown key sytems; there are systems, test_sets,"),
         ({"test_sets": {"x": SET | {"outputs": "base.txt"}}}, "base.txt for a run of base and of good"),
         ({"test_sets": {"x": SET | {"reference": "a\0b"}}}, "comparison.yaml: 'a\\x00b' is no path."),
+        ({"test_sets": {"x": SET | {"groups": "nowhere"}}}, "/nowhere: No such file or directory. Check"),
         ({"test_sets": {"x": SET | {"reference": "\ud800"}}}, r"comparison.yaml: '\ud800' is no path."),
         ({"test_sets": {"x": SET | {"outputs": "{system}\0*"}}}, r"comparison.yaml: '{system}\x00*' is no path."),
         # names

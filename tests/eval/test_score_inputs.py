@@ -1,5 +1,6 @@
 """posnet-score with logs, test sets of sacreBLEU and bad files, which are all reported before anything is scored."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,46 @@ def test_missing_systems(data, capsys):
         in run(capsys, "--config", str(config), "--skip-missing", "--out", "report").out
     )
     assert [len(one["scores"]) for one in report()["test_sets"]] == [3, 3, 0]
+
+
+def test_groups(data, capsys):
+    """A group has the scores of its lines alone."""
+    names = ["news" if line % 3 else "talks" for line in range(SIZE)]
+    write(data / "groups", names)
+    run(capsys, *USUAL, "--groups", "groups", "--out", "report")
+    found = report()["test_sets"][0]["by_group"]
+    assert [(group["label"], group["size"]) for group in found] == [("news", 40), ("talks", 20)]
+    for group in found:
+        chosen = [line for line, name in enumerate(names) if name == group["label"]]
+        for file in ("test.en", "test.de", "base.txt", "good.txt", "other.txt"):
+            lines = (data / file).read_text().splitlines()
+            write(data / "alone" / file, [lines[line] for line in chosen])
+        with contextlib.chdir(data / "alone"):
+            run(capsys, *USUAL, "--out", "report")
+            scores = report()["test_sets"][0]["scores"]
+        assert group["scores"] == {
+            system: {metric: pytest.approx(score["value"], abs=1e-9) for metric, score in of.items()}
+            for system, of in scores.items()
+        }
+    assert "Scores by group in numbers" in Path("report/report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (
+            ["news"] * (SIZE - 1),
+            "groups groups: 59 lines. Give the name of a group, in visible characters, for each of",
+        ),
+        (["news"] * (SIZE - 1) + [" "], "groups groups: no name in line 60. Give"),
+        ([f"{line}" for line in range(SIZE)], "groups groups: 60 groups. Give"),
+    ],
+)
+def test_mistakes_in_groups(data, capsys, names, expected):
+    write(data / "groups", names)
+    said = refused(capsys, *USUAL, "--groups", "groups")
+    assert expected in said
+    assert "of the 60 lines of the reference, and 20 groups at most." in said
 
 
 @pytest.mark.parametrize(

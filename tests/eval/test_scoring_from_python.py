@@ -20,6 +20,7 @@ from support.scoring import SIZE, SYSTEMS, report, write
 REFERENCE, SOURCE = text(SIZE), text(SIZE, seed=9)
 OUTPUTS = {"base": translated(REFERENCE, 2), "good": translated(REFERENCE, 3), "other": translated(REFERENCE, 4)}
 METRICS = ("bleu", "chrf", "ter")
+GROUPS = ["news", "talks"] * (SIZE // 2)
 
 
 @pytest.fixture(autouse=True)
@@ -39,15 +40,23 @@ def command(*arguments):
 
 
 def test_lines_and_files_give_the_results_of_the_command(capsys):
-    systems = "--system base=base.txt good=good.txt,other.txt --test ar --trials 50".split()
+    systems = "--system base=base.txt good=good.txt,other.txt --groups groups --test ar --trials 50".split()
+    write(Path("groups"), GROUPS)
     expected = command(*systems, "--metrics", ",".join(METRICS), "--baseline", "good", "--baseline2", "base")
     printed = capsys.readouterr().out
     options = {"baseline": ("good", "base"), "resamples": 100, "test": "ar", "trials": 50}
     options["metrics"] = [name.upper() for name in METRICS]  # as in tables
     good, other = OUTPUTS["good"], OUTPUTS["other"]
-    lines = score({"base": OUTPUTS["base"], "good": [good, other]}, REFERENCE, SOURCE, language_pair="en-de", **options)
+    lines = score(
+        {"base": OUTPUTS["base"], "good": [good, other]},
+        REFERENCE,
+        SOURCE,
+        language_pair="en-de",
+        groups=GROUPS,
+        **options,
+    )
     given = {"base": Path("base.txt"), "good": [good, Path("other.txt")]}
-    files = score(given, Path("test.de"), Path("test.en"), **options)
+    files = score(given, Path("test.de"), Path("test.en"), groups=Path("groups"), **options)
     for result in (lines, files):
         assert json.loads(as_json(result)) == expected
         assert str(result) == "\n".join(line.rstrip() for line in printed.rstrip().split("\n"))
@@ -87,6 +96,8 @@ LINE = ["eine Zeile"]
         (LINE, {"references": ["我们今天读这本书"]}, "Give the pair of languages (language_pair; "),
         (LINE, {"metrics": "comet"}, "COMET reads the source, of which test has none. Give sources."),
         (LINE, {"language_pair": ("en", "de")}, "language_pair ('en', 'de'): give a value of type str."),
+        (LINE, {"groups": "news"}, "groups: item 1 of 'news' is no line of text."),
+        (LINE, {"groups": ["news"] * 2}, "the groups: 2 lines. Give the name of a group"),
         (LINE, {"test": 1}, "test 1: give a value of type str."),
         (LINE, {"metrics": "comet", "comet_model": Path("a/b/c"), "sources": LINE}, "Give comet_model a folder"),
         (LINE, {"lowercase": "no"}, "lowercase 'no': give a value of type bool."),

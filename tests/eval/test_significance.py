@@ -11,7 +11,7 @@ from sacrebleu.significance import PairedTest
 from posnet_eval.api import score
 from posnet_eval.metrics.base import MetricOptions
 from posnet_eval.statistics import significance
-from posnet_eval.statistics.summary import by_length
+from posnet_eval.statistics.summary import buckets, by_length
 from support.made_up import Mean
 
 SEED = 12345  # sacreBLEU's
@@ -101,19 +101,19 @@ def test_directions_win_rates_and_intervals():
     assert compared(low, low).win_rate == 0.5
 
 
-def buckets(lines, scores):
+def lengths(lines, scores):
     rows = np.stack([scores, np.ones(len(scores))], axis=1)
     mean = Mean(MetricOptions())
-    return list(by_length(lines, {"mean": mean}, {("mean", "a"): rows, ("mean", "b"): 2 * rows}))
+    return list(buckets(by_length(lines), {"mean": mean}, {("mean", "a"): rows, ("mean", "b"): 2 * rows}))
 
 
 def test_words_are_counted():
     lines = ["", "one two", "w " * 9, "w " * 10, "w " * 19, "w " * 50, "w " * 500]
-    found = buckets(lines, [1.0, 2, 3, 10, 20, 100, 300])
+    found = lengths(lines, [1.0, 2, 3, 10, 20, 100, 300])
     assert [(bucket.label, bucket.size) for bucket in found] == [("0-9", 3), ("10-19", 2), ("50+", 2)]
     assert [bucket.scores["a"]["mean"] for bucket in found] == [2, 15, 200]
     assert found[0].scores["b"]["mean"] == 2  # (2 + 4 + 6) of twice as many
-    without_spaces = buckets(["我们今天去看看吧。" + "天" * 3, "GitHub 我们"], [1.0, 1.0])
+    without_spaces = lengths(["我们今天去看看吧。" + "天" * 3, "GitHub 我们"], [1.0, 1.0])
     assert [bucket.label for bucket in without_spaces] == ["0-9", "10-19"]
-    (mixed,) = buckets(["abcไทยดีมากๆ(ลาว)"], [1.0])
+    (mixed,) = lengths(["abcไทยดีมากๆ(ลาว)"], [1.0])
     assert mixed.label == "10-19"  # abc, eight of Thai, (, three of Lao, )

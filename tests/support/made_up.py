@@ -95,6 +95,7 @@ def scored(name, outputs, references, sources, scores, missing=()):
         (tuple(references),),
         {system: tuple(map(tuple, runs)) for system, runs in outputs.items()},
         {system: f"{system}.txt is not there" for system in missing},
+        (),
     )
     runs = [
         MetricRun(metric, {"made-up": metric.name}, texts, {s: np.stack([v, v * 0 + 1], 2) for s, v in of.items()})
