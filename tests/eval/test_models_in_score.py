@@ -46,5 +46,6 @@ def test_what_cannot_run_is_said_before_anything_is_computed(capsys):
     for name in ("~nobody/at/all", "no/where/else"):
         assert f"{name}: there is no such folder" in said
     assert "BLEU " not in said
-    said = refused(capsys, *ARGUMENTS, *MODELS, "--reference", "good.txt")
-    assert "COMET takes one reference translation, 2 were given" in said
+    for more in ((), ("--cached-only",)):
+        said = refused(capsys, *ARGUMENTS, *MODELS, "--reference", "good.txt", *more)
+        assert "COMET takes one reference translation, 2 were given" in said

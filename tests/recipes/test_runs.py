@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -228,7 +229,9 @@ def test_second_machine_goes_on_as_the_first_has_found_to_be_right(world):
     block(run / "checkpoints", "checkpoint_2_4.pt")
     kill_in(world, "then two machines", "train", lambda: writes(run, "checkpoint_2_4.pt"))
     unblock(run / "checkpoints", "checkpoint_2_4.pt")
-    machines = {"nodes": 2, "master_addr": "localhost", "master_port": "29542"}
+    with socket.create_server(("localhost", 0)) as server:
+        port = server.getsockname()[1]  # a free one
+    machines = {"nodes": 2, "master_addr": "localhost", "master_port": str(port)}
     places = ("then two machines", "train")
     second, first = (start(world, *places, node_rank=rank, **machines) for rank in ("1", "0"))
     assert "other batches than before, so the data begin again" in finish(first)
