@@ -88,7 +88,8 @@ def score(
         baseline: system that differences are tested against, or two of them; default: the first system.
         test_set: name of one of sacreBLEU's test sets, instead of `references` and `sources`.
         language_pair: as "en-de", which chooses BLEU's tokenizer and TER's units; default: for files, their endings.
-        groups: N names of groups of lines, such as domains, whose scores the result has in ``test_sets[0].by_group``.
+        groups: the group of each of the N lines, such as its domain, of 20 at most; ``test_sets[0].by_group`` has their
+            scores.
         test: "bs" (paired bootstrap) or "ar" (approximate randomization), over sentences only, with sacreBLEU's p;
             default: over sentences and seeds if a system has several runs, else "bs".
         resamples: number of resamples of the bootstrap.
@@ -158,6 +159,8 @@ def _texts(given: object, name: str) -> tuple[Text, ...]:
 def _text(given: object, name: str) -> Text:
     """Return a text: a path, or lines, each of which could be a line of a file in UTF-8."""
     if isinstance(given, PathLike):
+        if "\0" in str(given):
+            raise UsageError(f"{name}: {str(given)!r:.60} is no path.")
         return Path(given)
     lines = tuple(given) if _is_ordered(given) else (None,)
     for number, line in enumerate(lines, 1):

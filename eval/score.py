@@ -25,27 +25,22 @@ from posnet_fairseq.shared.files import a_path, check_stdout
 from posnet_fairseq.shared.processes import cores
 from posnet_fairseq.shared.progress import ProgressReporter, shown
 
-_TEST_SET = (
-    "source",
-    "reference",
-    "test_set",
-    "language_pair",
-    "system",
-    "groups",
-)  # options that a configuration file replaces
+# Options that a configuration file replaces.
+_TEST_SET = ("source", "reference", "test_set", "language_pair", "system", "groups")
 
 
 def _plan_of(options: argparse.Namespace) -> Plan:
     beside = [flag(name) for name in _TEST_SET if getattr(options, name)]
     if options.config and beside:
-        raise UsageError(f"{', '.join(beside)} beside --config: put it into {options.config}, or leave --config out.")
+        raise UsageError(
+            f"{', '.join(beside)} beside --config: write that into {options.config}, or leave --config out."
+        )
     if options.config:
         plan = read_plan(options.config)
     else:
         outputs, references = _outputs(options.system or ()), tuple(options.reference or ())
-        plan = plans.plan_of_one_test_set(
-            outputs, references, options.source, options.test_set, options.language_pair, options.groups
-        )
+        texts = options.source, options.test_set, options.language_pair, options.groups
+        plan = plans.plan_of_one_test_set(outputs, references, *texts)
     # Flags have precedence over the file.
     given = {name: getattr(options, name) for name in (*plans.SETTINGS, *plans.RUNNING)}
     if options.baseline or options.baseline2:
@@ -147,18 +142,16 @@ def _distinct_names(paths: Sequence[Path]) -> list[str]:
 @parsed_by(make_parser)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-score."""
+    if options.groups and not (options.out or options.json):
+        raise UsageError("--groups: scores of groups are in the report. Add --out FOLDER, or --json.")
     plan = _plan_of(options)
     report = ProgressReporter()
     texts = load(plan)
     if options.out:
         files = [options.config]
         for test_set in plan.test_sets:
-            files += [
-                test_set.source,
-                test_set.groups,
-                *test_set.references,
-                *itertools.chain(*test_set.outputs.values()),
-            ]
+            files += [test_set.source, test_set.groups, *test_set.references]
+            files += itertools.chain(*test_set.outputs.values())
         check(options.out, [path for path in files if isinstance(path, Path)])
     else:
         check_stdout()

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
-from posnet_eval.inputs.hygiene import UNSPACED, first_misaligned_line, unspaced_script
+from posnet_eval.inputs.hygiene import UNSPACED, counted, first_misaligned_line, unspaced_script
 from posnet_eval.inputs.plan import Lines, Plan, TestSet, Text
 from posnet_eval.metrics.base import WITHOUT_SPACES
 from posnet_fairseq.shared.errors import UsageError, option, visible
@@ -123,18 +123,19 @@ class _Loader:
         return (texts[-1], tuple(texts[:-1])) if test_set.source is not None else ((), tuple(texts))
 
     def _groups(self, text: Text, references: Sequence[Lines]) -> Lines:
-        name = f"groups {text}" if isinstance(text, Path) else "the groups"
-        groups = self._read(read_lines, text, name)
-        if groups is None or not references:
+        name = f"groups {text}" if isinstance(text, Path) else "the list of groups"
+        lines = self._read(read_lines, text, name)
+        if lines is None or not references:
             return ()
+        groups = tuple(map(str.strip, lines))
         count, expected = len(set(groups)), len(references[0])
-        odd = next((line for line, group in enumerate(groups, 1) if not group.strip() or not group.isprintable()), 0)
+        odd = next((line for line, group in enumerate(groups, 1) if not group or not group.isprintable()), 0)
         if count > MOST_GROUPS:
             problem = f"{count:,} groups"
         elif len(groups) != expected:
-            problem = f"{len(groups):,} lines"
+            problem = counted(len(groups))
         elif odd:
-            problem = f"no name in line {odd:,}"
+            problem = f"no name, or invisible characters, in line {odd:,}"
         else:
             return groups
         self.problems.append(

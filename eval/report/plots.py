@@ -17,6 +17,7 @@ from posnet_eval.statistics.results import Bucket, Comparison, MetricInfo, TestS
 
 WIDTH = 340  # pixels, so that a plot fits on a phone
 LONGEST, LONGEST_GROUP = 46, 15  # characters of a label
+MOST_COUNTS = 8  # bars that have room for a number above
 DARK, GREY, LIGHT = "#222222", "#6b6b6b", "#d0d0d0"
 # Okabe and Ito's colors, less those too light for lines.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#000000", "#B8860B")
@@ -100,12 +101,12 @@ def line_styles(comparison: Comparison) -> dict[str, dict[str, Any]]:
 
 
 @style.context(_STYLE)
-def swatch(salt: str, system: str, styles: Mapping[str, dict[str, Any]]) -> str:
-    """Return an SVG element with a piece of a system's line; styles are from :func:`line_styles`, salts of a legend."""
+def swatch(test_set: TestSetResult, system: str, styles: Mapping[str, dict[str, Any]], by: str) -> str:
+    """Return an SVG element with a piece of a system's line in :func:`by_bucket`, for a legend."""
     figure, (axes,) = _figure(14, [(0, 0, 34, 14)], width=34)
-    axes.plot([0, 1, 2], [0, 0, 0], markevery=[1], **styles.get(system, OTHERS))
+    axes.plot([0, 1, 2], [0, 0, 0], markevery=[1], **_line(styles, system, by))
     axes.set_axis_off()
-    return _inline(figure, f"swatch {salt} {system}", "")
+    return _inline(figure, f"swatch {by} {test_set.name} {system}", "")
 
 
 @style.context(_STYLE)
@@ -121,27 +122,32 @@ def by_bucket(
     longest = max(map(len, labels))
     slants = len(buckets) > 5 or longest > 5
     slanted: dict[str, Any] = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"} if slants else {}
-    left, below, lines, gap, bars = 40, 26 + 5 * longest if slants else 24, 190, 14, 60
+    left, below, lines, gap, bars = 40, 20 + 7 * longest if slants else 24, 190, 14, 60
     height = below + lines + gap + bars
     place = WIDTH - left - 4
     figure, (low, high) = _figure(height, [(left, below, place, lines), (left, below + lines + gap, place, bars)])
     xs = range(len(buckets))
     for system in test_set.scores:
         ys = [bucket.scores[system][metric.name] for bucket in buckets]
-        line = styles.get(system, OTHERS)
-        low.plot(xs, ys, **line if by == "length" else {"marker": "o"} | line | {"linestyle": ""})
+        low.plot(xs, ys, **_line(styles, system, by))
     low.set_xlim(-0.5, len(buckets) - 0.5)
     low.set_xticks(xs, labels, fontsize=11, parse_math=False, **slanted)
     low.yaxis.set_major_locator(MaxNLocator(5))
     low.grid(axis="y", color="#eeeeee")
     high.bar(xs, [bucket.size for bucket in buckets], color=LIGHT, width=0.8)
-    for x, bucket in zip(xs, buckets, strict=True):
+    for x, bucket in enumerate(buckets if len(buckets) <= MOST_COUNTS else ()):
         high.text(x, bucket.size, f"{bucket.size:,}", va="bottom", ha="center", fontsize=11, color=GREY)
     high.set_xlim(low.get_xlim())
     high.set_ylim(0, 1.35 * max(bucket.size for bucket in buckets))
     high.set_axis_off()
     salt = f"by {by} {test_set.name} {metric.name}"
     return _inline(figure, salt, f"{metric.label} of segments by {by}, in numbers below")
+
+
+def _line(styles: Mapping[str, dict[str, Any]], system: str, by: str) -> dict[str, Any]:
+    """Return how a system is drawn: groups have no order, so there is no line between them."""
+    line = styles.get(system, OTHERS)
+    return line if by == "length" else {"marker": "o"} | line | {"linestyle": ""}
 
 
 def _shortened(label: str, most: int) -> str:

@@ -131,9 +131,10 @@ def remarks(comparison: Comparison) -> list[str]:
 
 
 def baselines(comparison: Comparison) -> list[tuple[str, str]]:
-    """Return (symbol, system) of the baselines that have been scored."""
+    """Return (symbol, system) of the baselines that a system has been compared with."""
     pairs = zip(SYMBOLS, comparison.baselines, strict=False)
-    return [(symbol, name) for symbol, name in pairs if any(name in one.scores for one in comparison.test_sets)]
+    scored = [one.scores for one in comparison.test_sets if len(one.scores) > 1]
+    return [(symbol, name) for symbol, name in pairs if any(name in systems for systems in scored)]
 
 
 def meaning_of_marks(comparison: Comparison) -> str:

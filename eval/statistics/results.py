@@ -85,11 +85,17 @@ class Difference:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Scores of the segments of a group, or of those whose length is in a range."""
+    """Scores of the segments of a group, or of those whose length is in a range.
 
-    label: str  # name of the group, or the range, as "0-9"
-    size: int  # number of segments in it
-    scores: Mapping[str, Mapping[str, float]]  # {system: {metric name: score of these segments, over all runs}}
+    Attributes:
+        label: name of the group, or the range, as "0-9".
+        size: number of segments in it.
+        scores: {system: {metric name: score of these segments, mean over runs}}.
+    """
+
+    label: str
+    size: int
+    scores: Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,7 @@ class TestSetResult(Texts):
         differences: {(a, b): {metric name: difference}} of every pair, a behind b in the list of systems.
         by_length: scores by length in words (characters where a language has no spaces) of the source, or without one
             of the first reference.
-        by_group: scores of the groups of segments, in the order of their names.
+        by_group: scores of groups of segments, in the order of their names.
         remarks: oddities of all outputs.
         segments: {metric name: {system: (N,) scores of segments, means over runs}}.
     """

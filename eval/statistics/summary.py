@@ -27,6 +27,8 @@ _UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0fff\u1000-\u109f\
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+")
 
 Part = tuple[str, NDArray[np.bool_]]  # of a text: label, (N,) what is in it
+_DIGITS = re.compile(r"(\d+)")
+
 ByMetric = Mapping[tuple[str, str], FloatArray]  # statistics by names of metric and system
 
 
@@ -70,15 +72,16 @@ def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) ->
                 contrast=variance.contrast(found[a], found[b]) if variance else None,
             )
     metrics = {run.metric.name: run.metric for run in runs}
-    means = {key: rows[0] for key, rows in pooled.items()}
-    groups = np.array(texts.groups)
+    lengths, groups = by_length(texts.sources or texts.references[0]), np.array(texts.groups)
+    parts = {name: _DIGITS.split(name) for name in set(texts.groups)}  # 2 stands before 10
+    names = sorted(parts, key=lambda name: [int(part) if part.isdecimal() else part for part in parts[name]])
     return TestSetResult(
         **vars(texts),
         metrics=tuple(_info(run, plan) for run in runs),
         scores=scores,
         differences=differences,
-        by_length=tuple(buckets(by_length(texts.sources or texts.references[0]), metrics, means)),
-        by_group=tuple(buckets([(name, groups == name) for name in sorted(set(texts.groups))], metrics, means)),
+        by_length=tuple(buckets(lengths, metrics, statistics)),
+        by_group=tuple(buckets([(name, groups == name) for name in names], metrics, statistics)),
         remarks=tuple(_remarks(texts, plan)),
         segments={
             run.metric.name: {
@@ -121,11 +124,11 @@ def by_length(lines: Sequence[str]) -> Iterator[Part]:
 
 
 def buckets(parts: Iterable[Part], metrics: Mapping[str, Metric], statistics: ByMetric) -> Iterator[Bucket]:
-    """Yield scores of parts of a text from (N, K) statistics."""
+    """Yield scores of parts of a text, means over runs, from (R, N, K) statistics."""
     for label, chosen in parts:
         scores: dict[str, dict[str, float]] = {}
         for (metric, system), rows in statistics.items():
-            scores.setdefault(system, {})[metric] = float(metrics[metric].corpus(rows[chosen].sum(0)))
+            scores.setdefault(system, {})[metric] = float(metrics[metric].corpus(rows[:, chosen].sum(1)).mean())
         yield Bucket(label, int(chosen.sum()), scores)
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from posnet_eval.inputs.plan import RESAMPLES, SEED
 from posnet_eval.metrics.base import FloatArray
-from posnet_eval.statistics.results import Score
+from posnet_eval.statistics.results import Bucket, Score
 from posnet_eval.statistics.significance import Contrast, Runs, SeedVariance, bootstrap_sums
-from posnet_eval.statistics.summary import in_ranges, score_of, signature
+from posnet_eval.statistics.summary import buckets, in_ranges, score_of, signature
 from posnet_fairseq.studies.protocol import Study
 from posnet_fairseq.studies.results import Result
 
@@ -71,15 +71,11 @@ class Analysis:
         runs = self._runs(test_set, metric)
         return self.seed_variance(test_set, metric).contrast(runs[a], runs[b])
 
-    def by_length(self, test_set: str, metric: str) -> list[tuple[str, int, dict[str, float]]]:
-        """Return lengths of references, their number and the scores of systems, for groups that are not empty."""
-        words = self.statistics(self.systems[0], test_set, "bleu")[0, :, 1]
-        means = {system: self.statistics(system, test_set, metric).mean(0) for system in self.systems}
-        corpus = self.metrics[metric].corpus
-        return [
-            (name, int(chosen.sum()), {system: float(corpus(rows[chosen].sum(0))) for system, rows in means.items()})
-            for name, chosen in in_ranges(words, LENGTHS, "–")
-        ]
+    def by_length(self, test_set: str) -> list[Bucket]:
+        """Return BLEU by words of the reference, for lengths that there are."""
+        statistics = {("bleu", system): self.statistics(system, test_set, "bleu") for system in self.systems}
+        words = statistics["bleu", self.systems[0]][0, :, 1]
+        return list(buckets(in_ranges(words, LENGTHS, "–"), self.metrics, statistics))
 
     def course(self, system: str) -> tuple[FloatArray, FloatArray]:
         """Return updates, and the perplexity of the validation set after them: geometric means over several seeds."""

@@ -102,11 +102,11 @@ def _lengths(analysis: Analysis) -> Figure:
     figure, axes = style.panels(columns, columns, (6.5, 5.5), (1, 0))
     first = [*analysis.baselines, *analysis.systems][0]
     for axis, test_set in zip(axes, analysis.test_sets, strict=True):
-        groups = [group for group in analysis.by_length(test_set, "bleu") if group[1] >= FEWEST]
+        groups = [group for group in analysis.by_length(test_set) if group.size >= FEWEST]
         for place, system in enumerate(analysis.systems):
-            values = [scores[system] - scores[first] for _, _, scores in groups]
+            values = [group.scores[system]["bleu"] - group.scores[first]["bleu"] for group in groups]
             axis.plot(range(len(groups)), values, **style.line_style(place), marker="o", markersize=4, label=system)
-        axis.set_xticks(range(len(groups)), [f"{words}\n({size:,})" for words, size, _ in groups])
+        axis.set_xticks(range(len(groups)), [f"{group.label}\n({group.size:,})" for group in groups])
         title, label = analysis.title(test_set), "words of the reference (sentences)"
         axis.set(title=title, xlabel=label, ylabel=f"BLEU − that of {first}")
         style.plain(axis)

@@ -106,9 +106,11 @@ def _courses(analysis: Analysis) -> str:
 
 
 def _lengths(analysis: Analysis, test_set: str) -> str:
-    groups = analysis.by_length(test_set, "bleu")
-    rows = [[f"`{system}`", *(decimal(scores[system]) for *_, scores in groups)] for system in analysis.systems]
-    table = _table(["", *(f"{words} ({size:,})" for words, size, _ in groups)], rows)
+    groups = analysis.by_length(test_set)
+    rows = [
+        [f"`{system}`", *(decimal(group.scores[system]["bleu"]) for group in groups)] for system in analysis.systems
+    ]
+    table = _table(["", *(f"{group.label} ({group.size:,})" for group in groups)], rows)
     return f"{table}\n\nIn parentheses: sentences."
 
 

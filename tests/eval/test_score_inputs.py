@@ -140,19 +140,21 @@ def test_missing_systems(data, capsys):
 
 
 def test_groups(data, capsys):
-    """A group has the scores of its lines alone."""
-    names = ["news" if line % 3 else "talks" for line in range(SIZE)]
+    """A group has the scores of its lines alone, means over runs."""
+    names = ["domain 10" if line % 3 else "domain 2 " for line in range(SIZE)]
+    systems = ("--system", "base=base.txt,other.txt", "good=good.txt")
+    usual = ("--source", "test.en", "--reference", "test.de", *systems, "--resamples", "50", "--out", "report")
     write(data / "groups", names)
-    run(capsys, *USUAL, "--groups", "groups", "--out", "report")
+    run(capsys, *usual, "--groups", "groups")
     found = report()["test_sets"][0]["by_group"]
-    assert [(group["label"], group["size"]) for group in found] == [("news", 40), ("talks", 20)]
+    assert [(group["label"], group["size"]) for group in found] == [("domain 2", 20), ("domain 10", 40)]
     for group in found:
-        chosen = [line for line, name in enumerate(names) if name == group["label"]]
+        chosen = [line for line, name in enumerate(names) if name.strip() == group["label"]]
         for file in ("test.en", "test.de", "base.txt", "good.txt", "other.txt"):
             lines = (data / file).read_text().splitlines()
             write(data / "alone" / file, [lines[line] for line in chosen])
         with contextlib.chdir(data / "alone"):
-            run(capsys, *USUAL, "--out", "report")
+            run(capsys, *usual)
             scores = report()["test_sets"][0]["scores"]
         assert group["scores"] == {
             system: {metric: pytest.approx(score["value"], abs=1e-9) for metric, score in of.items()}
@@ -168,13 +170,13 @@ def test_groups(data, capsys):
             ["news"] * (SIZE - 1),
             "groups groups: 59 lines. Give the name of a group, in visible characters, for each of",
         ),
-        (["news"] * (SIZE - 1) + [" "], "groups groups: no name in line 60. Give"),
+        (["news"] * (SIZE - 1) + [" "], "groups groups: no name, or invisible characters, in line 60. Give"),
         ([f"{line}" for line in range(SIZE)], "groups groups: 60 groups. Give"),
     ],
 )
 def test_mistakes_in_groups(data, capsys, names, expected):
     write(data / "groups", names)
-    said = refused(capsys, *USUAL, "--groups", "groups")
+    said = refused(capsys, *USUAL, "--groups", "groups", "--json")
     assert expected in said
     assert "of the 60 lines of the reference, and 20 groups at most." in said
 
@@ -186,7 +188,9 @@ def test_mistakes_in_groups(data, capsys, names, expected):
         (("--reference", "test.de", "--system", "x=a", "x=b"), "--system x=a x=b: give systems as NAME=FILE, or"),
         (SYSTEMS, "test set test: give either --reference, with or without --source, or --test-set, which brings both"),
         ((*USUAL, "--baseline", "base", "--baseline2", "base"), "baselines base, base: choose from base, good, other;"),
-        (("--config", "x.yaml", "--reference", "a", *SYSTEMS), "--reference, --system beside --config"),
+        (("--config", "x.yaml", "--reference", "a", "--groups", "b", *SYSTEMS, "--json"),
+         "--reference, --system, --groups beside --config"),
+        ((*USUAL, "--groups", "test.de"), "--groups: scores of groups are in the report. Add --out FOLDER, or --json."),
         ((*USUAL, "--tokenize", "moses"), "tokenizer moses: choose one of sacreBLEU's, none, zh, 13a"),
     ],
 )  # fmt: skip

@@ -104,7 +104,11 @@ def test_directions_win_rates_and_intervals():
 def lengths(lines, scores):
     rows = np.stack([scores, np.ones(len(scores))], axis=1)
     mean = Mean(MetricOptions())
-    return list(buckets(by_length(lines), {"mean": mean}, {("mean", "a"): rows, ("mean", "b"): 2 * rows}))
+    return list(
+        buckets(
+            by_length(lines), {"mean": mean}, {("mean", "a"): rows[None], ("mean", "b"): np.stack([rows, 3 * rows])}
+        )
+    )
 
 
 def test_words_are_counted():
