@@ -21,12 +21,13 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
 
     Raises:
         ValueError: the name, that of its architectures or one of its options is another mixer's already, or the class
-            is no TokenMixer.
+            is no TokenMixer, or declares places or options that no mixer can have.
     """
 
     def register(cls: Any) -> type:
         owner = f"{cls.__module__}.{cls.__qualname__}"
-        if _BASE not in [f"{base.__module__}.{base.__qualname__}" for base in cls.__mro__]:
+        base = next((base for base in cls.__mro__ if f"{base.__module__}.{base.__qualname__}" == _BASE), None)
+        if base is None:
             raise ValueError(f"mixer {name!r}: {owner} must extend {_BASE}")
         if name in _MIXERS:
             other = _MIXERS[name]
@@ -36,6 +37,14 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
         taken = {each.arch: each for each in _MIXERS.values()}.get(arch or name)
         if taken is not None:
             raise ValueError(f"mixer {name!r}: {arch or name} names architectures of the mixer {taken.name!r} already")
+        if not isinstance(cls.places, tuple) or not set(cls.places) <= set(base.places):
+            raise ValueError(f"mixer {name!r}: places {cls.places!r} of {owner}: give a tuple of {base.places}")
+        if "__dataclass_fields__" not in vars(cls.Config):
+            raise ValueError(f"mixer {name!r}: {owner}.Config must be a @dataclass")
+        try:
+            cls.Config()
+        except UsageError as error:
+            raise ValueError(f"mixer {name!r}: the defaults of {owner}.Config are refused: {error}") from error
         known = option_fields()
         for field in dataclasses.fields(cls.Config):
             theirs = known.get(field.name, field)
@@ -65,7 +74,7 @@ def get_mixer(name: str, option: str = "mixer") -> Any:
         return _MIXERS[name]
     of_arch = (f" Did you mean {each.name}?" for each in _MIXERS.values() if each.arch == name)
     hint = next(of_arch, nearest(str(name), _MIXERS))
-    raise UsageError(f"{option} {name}: there is no such mixer. Choose one of: {', '.join(sorted(_MIXERS))}.{hint}")
+    raise UsageError(f"{option} {name}: there is no such mixer. Choose one of: {', '.join(mixer_names())}.{hint}")
 
 
 def option_fields() -> dict[str, dataclasses.Field]:

@@ -64,7 +64,7 @@ def _named(name: str) -> type[TokenMixer]:
 
 def summary(mixer: type[TokenMixer]) -> tuple[str, str]:
     """Return the formula and the paper of a mixer, from the first paragraph of its docstring."""
-    formula, _, paper = (inspect.getdoc(mixer) or "").split("\n\n")[0].replace("\n", " ").partition(": ")
+    formula, _, paper = (inspect.cleandoc(mixer.__doc__ or "")).split("\n\n")[0].replace("\n", " ").partition(": ")
     return formula, paper.rstrip(".")
 
 
@@ -168,7 +168,7 @@ def _show_list(options: argparse.Namespace) -> None:
 
 
 def _show_mixer(options: argparse.Namespace, mixer: type[TokenMixer]) -> None:
-    text = inspect.getdoc(mixer) or ""
+    text = inspect.cleandoc(mixer.__doc__ or "")
     if options.json:
         formula, paper = summary(mixer)
         names: Row = {"mixer": mixer.name, "architectures": [f"{mixer.arch}_{size}" for size in SIZES if mixer.places]}

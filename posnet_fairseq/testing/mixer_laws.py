@@ -10,12 +10,43 @@ import torch
 from torch import Tensor
 
 from posnet_fairseq.inference.stored_energies import store
+from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.positions import Positions
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.dropout import Dropout
 from posnet_fairseq.testing.calls import CLOSE, Arguments, begin, call, refused, steps, tokens
+
+
+def energies_have_tables_of_their_shape(mixer: TokenMixer) -> None:
+    """What a position-based mixer stores has the shape that :meth:`Energy.table` says. Without it, other laws fail."""
+    if not isinstance(mixer, PositionBasedMixer) or type(mixer).energy is not PositionBasedMixer.energy:
+        return
+    assert len(mixer.energies), "there is no energy: append an Energy to self.energies, or override energy()"
+    queries, keys = 7, 9
+    _, _, arguments = call(mixer)
+    vectors = arguments["positions"], arguments["memory_positions" if mixer.place == "cross" else "positions"]
+    for energy in mixer.energies:
+        what = type(energy).__name__
+        assert energy.reach is not None or not isinstance(mixer, BandedMixer), f"{what}.reach is None: set it to R"
+        shape = tuple(energy.table(torch.arange(queries), keys, *vectors).shape)
+        columns = keys if energy.reach is None else energy.buckets.count
+        rows = {queries} if energy.reach is None else {1, queries}
+        assert shape in {(mixer.num_heads, row, columns) for row in rows}, (
+            f"{what}.table has the shape {shape} for {queries} queries and {keys} keys: it must be (H, N, M), or with "
+            f"a reach (H, N or 1, 2R + 1), here ({mixer.num_heads}, {' or '.join(map(str, sorted(rows)))}, {columns})"
+        )
+
+
+def the_length_ratio_is_read_as_declared(mixer: TokenMixer) -> None:
+    """Cross-attention depends on γ exactly if `reads_length_ratio` says so: models do not pass it to others."""
+    if mixer.place != "cross":
+        return
+    query, memory, arguments = call(mixer)
+    results = [mixer(query, memory, **arguments | {"length_ratio": ratio}) for ratio in ((1, 1), (5, 4))]
+    declared = mixer.reads_length_ratio
+    assert torch.equal(*results) != declared, f"reads_length_ratio is {declared}, and results say otherwise"
 
 
 def padding_changes_nothing(mixer: TokenMixer) -> None:
@@ -242,6 +273,8 @@ def a_copy_is_the_same_mixer_with_a_state_of_its_own(mixer: TokenMixer) -> None:
         if mixer.place != "encoder":
             stacked = [steps(layer, query, memory, context) for layer in (mixer, twin)]
             torch.testing.assert_close(*stacked, rtol=0, atol=0)
+            state = begin(mixer, memory, context)
+            refused(functools.partial(twin.step, query[:, :1], state, context["positions"]), "state of another mixer")
 
 
 def other_precisions_round_and_nothing_else(mixer: TokenMixer) -> None:

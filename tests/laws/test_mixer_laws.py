@@ -10,6 +10,8 @@ from posnet_fairseq.mixers.bases import token_mixer
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.mixers.lightconv import Kernel
+from posnet_fairseq.mixers.shaw import Shaw
 from posnet_fairseq.ops import band, beam_backpointers, chunks
 from posnet_fairseq.ops.band import BandProducts
 from posnet_fairseq.registry import get_mixer
@@ -31,6 +33,8 @@ CASES = [case for case in mixer_cases() if case.options or case.gate == usual_ga
 STEPPING = [case for case in CASES if case.place != "encoder"]
 
 PLAIN = [
+    mixer_laws.energies_have_tables_of_their_shape,
+    mixer_laws.the_length_ratio_is_read_as_declared,
     mixer_laws.retained_dropout_is_that_of_training,
     gradient_laws.transforms_are_right_or_refused,
     mixer_laws.tokens_without_positions_are_refused,
@@ -159,6 +163,19 @@ class Breakage:
             monkeypatch.setattr(token_mixer, check, lambda *_: None)
 
     @staticmethod
+    def with_a_table_of_one_dimension_less(monkeypatch):
+        table = Kernel.table
+        monkeypatch.setattr(Kernel, "table", lambda *arguments: table(*arguments)[:, 0])
+
+    @staticmethod
+    def without_energies(monkeypatch):
+        monkeypatch.setattr(torch.nn.ModuleList, "append", lambda self, module: self)
+
+    @staticmethod
+    def declaring_no_length_ratio(monkeypatch):
+        monkeypatch.setattr(Shaw, "reads_length_ratio", False)
+
+    @staticmethod
     def losing_gradients_of_nothing(monkeypatch):
         monkeypatch.setattr(TokenMixer, "_mix_nothing", lambda self, query, *_: (torch.zeros(query.shape), None))
 
@@ -244,6 +261,9 @@ def _rounded(x):
 @pytest.mark.parametrize(
     ("mixer", "place", "breakage", "law"),
     [
+        ("lightconv", "encoder", "with_a_table_of_one_dimension_less", "energies_have_tables_of_their_shape"),
+        ("lightconv", "decoder", "without_energies", "energies_have_tables_of_their_shape"),
+        ("shaw", "cross", "declaring_no_length_ratio", "the_length_ratio_is_read_as_declared"),
         ("attention", "encoder", "dropping_in_training_only", "retained_dropout_is_that_of_training"),
         ("attention", "cross", "dropping_in_training_only", "hypotheses_drop_weights_of_their_own"),
         ("rposnet", "encoder", "differentiable_once", "second_derivatives_are_right_or_refused"),

@@ -81,7 +81,12 @@ def test_memory_of_another_width():
         ("rposnet", {"clip_distanc": 4}, "clip_distanc 4: rposnet does not read it; .* Did you mean clip_distance"),
         ("rposnet", {"clip_distance": 0}, "^clip_distance 0: give 1 or more"),
         ("irpe", {"irpe_mode": "bias", "irpe_on": "k"}, "^irpe_on k: .* or give irpe_mode contextual"),
-        ("fouriernet", {"causal": True}, "causal True: fouriernet stands in encoder only"),
+        (
+            "fouriernet",
+            {"causal": True},
+            "causal True: fouriernet stands in encoder only. Choose one of: .*, aposnet, .*, translution",
+        ),
+        ("attention", {"max_positions": None}, "^max_positions is missing: give the most tokens that a sentence may"),
         ("rposnet", {"causal": True, "cross_attention": True}, "causal True: cross-attention sees the whole memory"),
         ("rposnet", {"position_embedding": "sine"}, "position_embedding sine: choose one of sinusoidal, learned, none"),
         ("linearnet", {"max_positions": 5000}, "^max_positions 5000: linearnet trains a matrix"),
@@ -133,7 +138,10 @@ def test_wrong_calls_are_told():
         mixer.step(x[:, :1], state)
     with pytest.raises(UsageError, match=r"\(2, 1, 8\): it takes one new token of every hypothesis, \(2, 1, 16\)"):
         mixer.step(x[:, :1, :8], mixer.init_state(2))
-    mixer, state = build("rposnet", "decoder"), build("rposnet", "decoder").init_state(2)
+    with pytest.raises(UsageError, match=r"the state of another mixer.*Give what init_state of this mixer returned"):
+        mixer.step(x[:, :1], build("rposnet", "decoder").init_state(2))
+    mixer = build("rposnet", "decoder")
+    state = mixer.init_state(numpy.int64(2))
     mixer.step(x[:, :1], state)
     with pytest.raises(UsageError, match="rows 1: tables for position 1 need 2 or more"):
         mixer.step(x[:, :1], state, rows=1)

@@ -5,6 +5,8 @@ import pytest
 
 from posnet_fairseq import registry
 from posnet_fairseq.mixers.attention import Attention
+from posnet_fairseq.mixers.bases import Options, option
+from posnet_fairseq.mixers.bases.mixer_options import configure
 from posnet_fairseq.mixers.bases.mixer_settings import PLACES
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer, mixer_names, register_mixer
@@ -51,6 +53,42 @@ def test_architectures_belong_to_one_mixer(clean_registry):
 def test_a_mixer_is_a_token_mixer(clean_registry):
     with pytest.raises(ValueError, match="must extend"):
         register_mixer("nothing")(object)
+
+
+class Rate(Options):
+    rate: float = option("not a field, as the decorator is forgotten", default=0.5)
+
+
+@dataclass
+class LowRate(Options):
+    low_rate: float = option("below the usual limits", default=0.5)
+
+
+@dataclass
+class OpenRate(Options):
+    open_rate: float = option("within its own limits", default=0.5, limits=(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "sentence"),
+    [
+        ({"places": "encoder"}, r"places 'encoder' of .*: give a tuple of \('encoder', 'decoder', 'cross'\)"),
+        ({"places": ("middle",)}, r"places \('middle',\)"),
+        ({"Config": Rate}, "Config must be a @dataclass"),
+        ({"Config": LowRate}, "the defaults of .*Config are refused: --low-rate 0.5: give 1 or more"),
+    ],
+)
+def test_declarations_that_no_mixer_can_have_are_refused(clean_registry, attributes, sentence):
+    with pytest.raises(ValueError, match=f"^mixer 'other': .*{sentence}"):
+        register_mixer("other")(type("Other", (Attention,), attributes))
+
+
+def test_numbers_have_limits_of_their_own(clean_registry):
+    register_mixer("other")(type("Other", (Attention,), {"Config": OpenRate}))
+    assert configure(OpenRate, {"open_rate": "0.25"}).open_rate == 0.25
+    for given in (-0.5, "-0.5", 2):
+        with pytest.raises(UsageError, match=f"--open-rate {given}: give 0 or more, and at most 1"):
+            configure(OpenRate, {"open_rate": given})
 
 
 def test_an_option_means_the_same_everywhere(clean_registry):

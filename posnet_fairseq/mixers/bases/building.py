@@ -84,7 +84,10 @@ def build_mixer(
         raise UsageError(f"name {name}: this is a mixer of grids alone. Give grid, such as (14, 14).")
     if grid is None and place not in cls.places:
         given = f"causal {causal}" if causal else f"cross_attention {cross_attention}"
-        raise UsageError(f"{given}: {name} stands in {' and '.join(cls.places)} only. Leave it out.")
+        fitting = ", ".join(name for name in mixer_names() if place in get_mixer(name).places)
+        raise UsageError(f"{given}: {name} stands in {' and '.join(cls.places)} only. Choose one of: {fitting}.")
+    if grid is None and max_positions is None:
+        raise UsageError("max_positions is missing: give the most tokens that a sentence may have, such as 256.")
     kind = cls.position_embedding if position_embedding is None else position_embedding
     check_choice("position_embedding", kind, POSITION_EMBEDDINGS)
     reads_memory_positions = cross_attention and cls.reads_memory_positions
@@ -106,7 +109,7 @@ def build_mixer(
             embed_dim=embed_dim,
             memory_dim=embed_dim if memory_dim is None else memory_dim,
             num_heads=num_heads,
-            max_positions=max_positions,  # type: ignore[arg-type]  # refused if it is left out
+            max_positions=max_positions,  # type: ignore[arg-type]  # on a grid that is refused it may be None
             dropout=dropout,
             gate=gate if gate is not None else "none" if cross_attention else cls.default_gate,
             options=configure(config, defaults | options),

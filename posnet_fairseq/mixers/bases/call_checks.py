@@ -1,6 +1,7 @@
 """Arguments that would give wrong numbers are refused."""
 
-from typing import Any
+from numbers import Integral
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -20,8 +21,8 @@ def check_state(
     padding_mask: Tensor | None,
 ) -> None:
     """Refuse arguments of :meth:`TokenMixer.init_state` that do not fit together."""
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 0:
-        raise UsageError(f"init_state: batch_size {batch_size}: give the number of hypotheses, 0 or more.")
+    if not _is_whole(batch_size) or batch_size < 0:
+        raise UsageError(f"init_state: batch_size {batch_size!r:.50}: give the number of hypotheses, 0 or more.")
     place = settings.place
     if settings.cells is not None:
         raise UsageError("init_state: a mixer on a grid cannot decode. Build one without grid, with causal=True.")
@@ -129,12 +130,16 @@ def refuse_other_dtype(mixer: nn.Module, query: Tensor, memory: Tensor | None) -
 def check_length_ratio(place: str, length_ratio: tuple[int, int]) -> None:
     """Refuse a length ratio that is no pair of positive numbers, and any but 1 to 1 outside cross-attention."""
     fits = isinstance(length_ratio, tuple | list) and len(length_ratio) == 2
-    fits = fits and all(isinstance(number, int) and number > 0 for number in length_ratio)
+    fits = fits and all(_is_whole(number) and number > 0 for number in length_ratio)
     if not fits or (place != "cross" and length_ratio[0] != length_ratio[1]):
         raise UsageError(
-            f"length_ratio {length_ratio}: give source tokens and target tokens in cross-attention, such as (6, 5), "
-            "nothing elsewhere."
+            f"length_ratio {length_ratio!r:.50}: give source tokens and target tokens in cross-attention, such as "
+            "(6, 5), nothing elsewhere."
         )
+
+
+def _is_whole(number: object) -> TypeGuard[int]:
+    return isinstance(number, Integral) and not isinstance(number, bool)
 
 
 def check_vectors(name: str, vectors: Tensor | None, width: int) -> None:
@@ -143,15 +148,20 @@ def check_vectors(name: str, vectors: Tensor | None, width: int) -> None:
         raise UsageError(f"{name} of the shape {tuple(vectors.shape)}: give a vector of every position, (P, {width}).")
 
 
-def check_step(settings: MixerSettings, query: Tensor, state: DecodingState, rows: int | None) -> None:
-    """Refuse a query that is not one token of every hypothesis, and steps beyond the positions of mixer or tables."""
+def check_step(mixer: Any, query: Tensor, state: DecodingState, rows: int | None) -> None:
+    """Refuse another mixer's state, a query that is not one token of every hypothesis, and more than all positions."""
+    if state.mixer not in (None, id(mixer)):
+        raise UsageError(
+            "a step with the state of another mixer: each one, and so each layer, has its own. Give what init_state of "
+            "this mixer returned."
+        )
     batch_size = state.batch_size  # None in an exported graph, where it is open
-    max_positions = settings.max_positions
-    fits = query.dim() == 3 and query.shape[1:] == (1, settings.embed_dim)
+    max_positions = mixer.max_positions
+    fits = query.dim() == 3 and query.shape[1:] == (1, mixer.embed_dim)
     if not fits or (batch_size is not None and query.size(0) != batch_size):
         raise UsageError(
             f"a step with a query of the shape {tuple(query.shape)}: it takes one new token of every hypothesis, "
-            f"({'B' if batch_size is None else batch_size}, 1, {settings.embed_dim}). Give a prompt one token at a "
+            f"({'B' if batch_size is None else batch_size}, 1, {mixer.embed_dim}). Give a prompt one token at a "
             "time, or use the full pass."
         )
     if torch.is_grad_enabled() and state.in_place:

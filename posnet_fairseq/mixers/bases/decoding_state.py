@@ -20,6 +20,7 @@ class DecodingState:
     without it.
 
     Attributes:
+        mixer: the identity of the mixer whose state it is, None if it is not known.
         position: of the next token, from 0.
         sentences: S in cross-attention, None in self-attention.
         beam: hypotheses of each sentence, which follow one another and share a row of the memory; 1 in self-attention.
@@ -38,7 +39,9 @@ class DecodingState:
         padding_mask: Tensor | None = None,
         memory_positions: Tensor | None = None,
         length_ratio: tuple[int, int] = (1, 1),
+        mixer: int | None = None,
     ) -> None:
+        self.mixer = mixer
         self.position = 0
         self.batch_size = batch_size
         self.memory = memory

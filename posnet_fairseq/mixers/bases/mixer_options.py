@@ -14,7 +14,10 @@ MOST_OFFSETS = 2**16
 
 
 def option(help_text: str, default: Any = None, **metadata: Any) -> Any:
-    """Return a field of options. `default` holds where neither the user nor the size says otherwise."""
+    """Return a field of options. `default` holds where neither the user nor the size says otherwise.
+
+    `metadata`: ``limits=(least, most)`` of a number, by default 1 and :data:`MOST_OFFSETS`.
+    """
     return field(default=default, metadata={"help": help_text, **metadata})
 
 
@@ -36,13 +39,14 @@ def choices(option: Field) -> list[Any] | None:
 
 @dataclass
 class Options:
-    """Base of a mixer's options, none by itself. Numbers are 1 or more, and at most :data:`MOST_OFFSETS`."""
+    """Base of a mixer's options, none by itself. Numbers are within their limits, see :func:`option`."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
             if plain_type(each) in (int, float) and not (value is None and each.default is None):
-                check_range(errors.option(each.name), value, 1, MOST_OFFSETS, plain_type(each) is int)
+                least, most = each.metadata.get("limits", (1, MOST_OFFSETS))
+                check_range(errors.option(each.name), value, least, most, plain_type(each) is int)
 
 
 def configure(config: type, values: Mapping[str, Any]) -> Any:
@@ -67,7 +71,7 @@ def _parsed(option: Field, value: Any) -> Any:
         check_choice(name, value, allowed)
         return value
     if kind is float:
-        is_text = isinstance(value, str) and re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value)
+        is_text = isinstance(value, str) and re.fullmatch(r"-?\d{1,9}(\.\d{1,9})?", value)
         return float(value) if is_text else value
     if kind is str:
         return str(value)

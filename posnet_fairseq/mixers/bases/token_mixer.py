@@ -216,7 +216,7 @@ class TokenMixer(nn.Module):
         check_vectors("memory_positions", memory_positions, self.settings.memory_dim)
         if memory is not None and memory_positions is None and self.own_memory_positions is not None:
             memory_positions = self.own_memory_positions.for_mixers(memory.size(1))
-        return DecodingState(batch_size, memory, padding_mask, memory_positions, length_ratio)
+        return DecodingState(batch_size, memory, padding_mask, memory_positions, length_ratio, mixer=id(self))
 
     @overload
     def step(
@@ -268,7 +268,7 @@ class TokenMixer(nn.Module):
         Raises:
             UsageError: an argument has another shape, or the positions of the model or of the tables are used up.
         """
-        check_step(self.settings, query, state, rows)
+        check_step(self, query, state, rows)
         rows = rows or table_rows(state.position, self.max_positions)
         positions = self._positions(positions, state.position + 1, rows, state.length_ratio)
         memory = query if state.sentences is None else state.memory
