@@ -92,7 +92,8 @@ def report_result(out: Path, stages: Path, asked: Preparation, report: ProgressR
         width = max(len(f"{count:,}") for count in card.dropped.values())
         for reason, count in card.dropped.items():
             report.say(f"  {count:>{width},}  {_REASONS[reason]}")
-    for sentence in sentences(card.restored or {}, card.sentences or {}):
+    lowercase = any(words.is_lowercase for words in card.words.values())
+    for sentence in sentences(card.restored or {}, card.sentences or {}, lowercase):
         report.say(f"{sentence}.")
     for note in card.notes or []:
         report.say(f"note: {note}.")

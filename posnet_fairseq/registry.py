@@ -1,6 +1,7 @@
 """The token mixers by name. Their architectures, flags and tests follow from being registered."""
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -39,11 +40,11 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
             raise ValueError(f"mixer {name!r}: {arch or name} names architectures of the mixer {taken.name!r} already")
         if not isinstance(cls.places, tuple) or not set(cls.places) <= set(base.places):
             raise ValueError(f"mixer {name!r}: places {cls.places!r} of {owner}: give a tuple of {base.places}")
-        if "__dataclass_fields__" not in vars(cls.Config):
+        if "__dataclass_fields__" not in vars(cls.Config) and inspect.get_annotations(cls.Config):
             raise ValueError(f"mixer {name!r}: {owner}.Config must be a @dataclass")
         try:
-            cls.Config()
-        except UsageError as error:
+            cls.Config(**cls.arch_options)
+        except (TypeError, ValueError, UsageError) as error:
             raise ValueError(f"mixer {name!r}: the defaults of {owner}.Config are refused: {error}") from error
         known = option_fields()
         for field in dataclasses.fields(cls.Config):

@@ -249,8 +249,10 @@ class DatasetPipeline:
         """Refuse a set without lines; the counts say why."""
         if not lines:
             reasons = ", ".join(f"{count:,} {what}" for what, count in counts.items())
-            limits = ", and --min-length, --max-length, --max-ratio and --valid-every" if self.recipe.clean else ""
-            raise UsageError(f"no sentences are left in the {name} set ({reasons}). Check the text{limits}.")
+            checked = ["--min-length, --max-length and --max-ratio"] * any(what.startswith(DROPPED) for what in counts)
+            checked += ["--valid-every"] * bool(self.recipe.valid_every)
+            more = f", and {' and '.join(checked)}" if checked else ""
+            raise UsageError(f"no sentences are left in the {name} set ({reasons}). Check the text{more}.")
 
 
 def _splitter(tokenizers: Sequence[Tokenizer]) -> LineFunction:

@@ -195,12 +195,18 @@ def restoration(folder: Path, pipeline: DatasetPipeline) -> dict[str, dict[str, 
     return found
 
 
-def sentences(restored: Mapping[str, Mapping[str, Restored]], lines: Mapping[str, int]) -> Iterator[str]:
-    """Yield sentences, without periods, about the sets that lost something: the test sets, if there are any."""
+def sentences(
+    restored: Mapping[str, Mapping[str, Restored]], lines: Mapping[str, int], lowercase: bool
+) -> Iterator[str]:
+    """Yield sentences, without periods, about the sets that lost something: the test sets, if there are any.
+
+    `lowercase`: whether tokens are in lower case, as which the text then counts.
+    """
     lossy = [(name, language, of) for name, sides in restored.items() for language, of in sides.items() if of.changed]
     if not lossy:
         names = " and ".join(", ".join(restored).rsplit(", ", 1))  # valid, test and test1
-        yield f"every line of {names} comes back from its tokens as it was"
+        how = "in lower case" if lowercase else "as it was"
+        yield f"every line of {names} comes back from its tokens {how}"
     for name, language, of in [one for one in lossy if one[0] != "valid"] or lossy:
         most = "" if of.bleu is None else f"; a perfect system would score BLEU {of.bleu:.1f}"
         yield f"{of.changed:,} of {lines[name]:,} lines of {name}.{language} are not restored from their tokens{most}"

@@ -63,8 +63,9 @@ class Published(Dataset):
         """Return a sentence about the local text if it is not there, else ""."""
         if not self.local or self._local_pairs(downloads):
             return ""
+        lack = f"has no files NAME_en.txt with NAME_{_CHINESE[0]}.txt" if downloads.find(self.local) else "is not there"
         return (
-            f"{downloads.folder / self.local} is not there, so {self.local.upper()}, which one must register for, is "
+            f"{downloads.folder / self.local} {lack}, so {self.local.upper()}, which one must register for, is "
             "left out. The training set is smaller than the paper's."
         )
 
@@ -77,7 +78,8 @@ class Published(Dataset):
 
         def part(corpus: Corpus) -> Part:
             paths = [extraction.folder / _flat(*side) for side in corpus.sides(self.languages)]
-            return Part(Path(corpus.member or corpus.archive).name, getattr(reader, corpus.form), paths)
+            title = Path(corpus.member or corpus.archive).name.replace(".{lang}", "")
+            return Part(title, getattr(reader, corpus.form), paths)
 
         def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
             sets = {name: list(map(part, corpora)) for name, corpora in self.sets.items()}

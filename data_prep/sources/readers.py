@@ -64,9 +64,10 @@ def read_table(path: Path) -> Iterator[tuple[str, ...]]:
     for number, line in enumerate(iterate_lines(path), start=1):
         columns = tuple(column.removesuffix("\r") for column in line.split("\t"))
         if len(columns) != 2:
+            fix = more if len(columns) > 2 else "Put a tab between them" if line.strip() else "Remove the empty line"
             raise UsageError(
-                f"{path}: line {number} has {len(columns)} columns with tabs between, two are expected: the sentence "
-                f"and its translation. {more if len(columns) > 2 else 'Put a tab between them'}."
+                f"{path}: line {number} has {len(columns)} {'column' if len(columns) == 1 else 'columns'} with tabs "
+                f"between, two are expected: the sentence and its translation. {fix}."
             )
         yield columns
 

@@ -27,7 +27,7 @@ _UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0fff\u1000-\u109f\
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+")
 
 Part = tuple[str, NDArray[np.bool_]]  # of a text: label, (N,) what is in it
-_DIGITS = re.compile(r"(\d+)")
+_DIGITS = re.compile(r"(\d{1,9})")
 
 ByMetric = Mapping[tuple[str, str], FloatArray]  # statistics by names of metric and system
 
@@ -74,7 +74,7 @@ def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) ->
     metrics = {run.metric.name: run.metric for run in runs}
     lengths, groups = by_length(texts.sources or texts.references[0]), np.array(texts.groups)
     parts = {name: _DIGITS.split(name) for name in set(texts.groups)}  # 2 stands before 10
-    names = sorted(parts, key=lambda name: [int(part) if part.isdecimal() else part for part in parts[name]])
+    names = sorted(sorted(parts), key=lambda name: [int(part) if part.isdecimal() else part for part in parts[name]])
     return TestSetResult(
         **vars(texts),
         metrics=tuple(_info(run, plan) for run in runs),

@@ -64,7 +64,7 @@ def _named(name: str) -> type[TokenMixer]:
 
 def summary(mixer: type[TokenMixer]) -> tuple[str, str]:
     """Return the formula and the paper of a mixer, from the first paragraph of its docstring."""
-    formula, _, paper = (inspect.cleandoc(mixer.__doc__ or "")).split("\n\n")[0].replace("\n", " ").partition(": ")
+    formula, _, paper = inspect.cleandoc(mixer.__doc__ or "").split("\n\n")[0].replace("\n", " ").partition(": ")
     return formula, paper.rstrip(".")
 
 

@@ -65,6 +65,8 @@ def check_data_when_it_is_loaded(make: Callable, path: str, impl: str, *args: An
     """
     if impl in ("cached", "lazy", "mmap") and indexed_dataset.IndexedDataset.exists(path):
         sizes, _ = check(path)
+        if sizes is not None and impl != "mmap":
+            raise UsageError(f"--dataset-impl {impl}: {path} was binarized as mmap. Leave the option out.")
         if sizes is not None and not len(sizes):
             raise UsageError(f"{path}.idx: this set has no sentences. Binarize a text that has some.")
     return make(path, impl, *args, **kwargs)

@@ -72,6 +72,9 @@ def _problems(cfg: Any) -> Iterator[str]:
             f"--ddp-backend {distributed.ddp_backend} --find-unused-parameters. Give --ddp-backend legacy_ddp, or the "
             "criterion without the prefix"
         )
+    plain = name.removesuffix("_with_alignment")
+    if plain != name and hasattr(cfg.model, "decoder_self_mixer"):
+        yield f"--criterion {name}: the models of posnet give no alignments in training. Give {plain}"
     for name in ("checkpoint_activations", "offload_activations"):
         if getattr(cfg.model, "compile", False) and getattr(cfg.model, name, False):
             yield f"--compile with {flag(name)}: torch compiles no such layers. Leave out one of them"
@@ -82,9 +85,10 @@ def _problems(cfg: Any) -> Iterator[str]:
 
 def _problems_of_precision(common: Any) -> Iterator[str]:
     is_on_gpu = _is_on_gpu(common)
-    if common.fp16 and not is_on_gpu:
-        where = "--cpu was given" if common.cpu else "there is none"
-        yield f"--fp16: fairseq trains with it on a GPU, and {where}. Leave it out"
+    for name in ("fp16", "amp"):
+        if getattr(common, name) and not is_on_gpu:
+            where = "--cpu was given" if common.cpu else "there is none"
+            yield f"--{name}: fairseq trains with it on a GPU, and {where}. Leave it out"
     if common.bf16 and is_on_gpu and not torch.cuda.is_bf16_supported(including_emulation=False):
         yield (
             f"--bf16: {torch.cuda.get_device_name()} does not multiply in bf16, which takes compute capability 8.0. "

@@ -15,7 +15,10 @@ from posnet_fairseq.transformer.length_ratio_option import UNKNOWN
 
 # Whole numbers under this name are left alone by half precision, averaging and fairseq's moving average.
 MIXERS = "mixers_version"
-_OTHER_OPTIONS = "Give the options it was trained with, or another --save-dir to train a new model."
+_OTHER_OPTIONS = (
+    "Give the options it was trained with. To train a new model, give another --save-dir, and neither --restore-file "
+    "nor --finetune-from-model."
+)
 
 
 def check_weights(model: nn.Module, weights: Mapping[str, Any]) -> dict[str, Any]:

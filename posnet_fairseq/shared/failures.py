@@ -40,8 +40,8 @@ _FAIRSEQ = {
         "Check the path, or make the data with fairseq-preprocess."
     ),
     r"Dataset not found: (?P<split>\S+) \((?P<path>.*)\)": (
-        "{path} holds no binarized data for the subset {split!r}. Check the data directory and --gen-subset, "
-        "or make the data with fairseq-preprocess."
+        "{path} holds no binarized data for the subset {split!r}. Check the data directory, --gen-subset or "
+        "--train-subset, leave --dataset-impl out, or make the data with fairseq-preprocess."
     ),
     r"Size of sample #(?P<sample>\d+) is invalid \(=(?P<size>.*?)\) since max_positions=(?P<limit>.*?), skip": (
         "sentence {sample} (counted from 0) has {size} tokens, the limit is {limit}. Shorten it, or leave such "

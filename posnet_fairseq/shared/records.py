@@ -109,6 +109,9 @@ def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _difference(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    values = [of[name] for of in (before, now) if name in of]
+    if any(isinstance(value, list | dict) for value in values):  # files by their hashes and the like
+        return f"{name} {'has changed' if len(values) == 2 else 'is new' if name in now else 'is no longer given'}"
     then, new = (("given" if of[name] == "" else str(of[name])) if name in of else "not given" for of in (before, now))
     return f"{name}: {then} then, {new} now" if len(then + new) < 200 else f"{name} has changed"
 

@@ -275,6 +275,9 @@ def a_copy_is_the_same_mixer_with_a_state_of_its_own(mixer: TokenMixer) -> None:
             torch.testing.assert_close(*stacked, rtol=0, atol=0)
             state = begin(mixer, memory, context)
             refused(functools.partial(twin.step, query[:, :1], state, context["positions"]), "state of another mixer")
+            both = [(mixer, state), copy.deepcopy((mixer, state))]
+            first, second = (each.step(query[:, :1], its_state, context["positions"]) for each, its_state in both)
+            torch.testing.assert_close(first, second, rtol=0, atol=0)
 
 
 def other_precisions_round_and_nothing_else(mixer: TokenMixer) -> None:

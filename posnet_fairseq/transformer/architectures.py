@@ -76,8 +76,8 @@ def apply_gpt_arch(cfg: Any, mixer: str, size: str) -> None:
 
 
 def _check_task(cfg: Any, option: str, what: str, task: str) -> None:
-    if not isinstance(getattr(cfg, option, None), int):
-        given = getattr(cfg, "task", None)
+    given = getattr(cfg, "task", None)
+    if not isinstance(getattr(cfg, option, None), int) or given == "multilingual_translation":
         raise UsageError(f"--arch {what}, which --task {given} cannot train. Give --task {task}, or another --arch.")
 
 

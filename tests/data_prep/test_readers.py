@@ -43,6 +43,12 @@ def test_segments(tmp_path):
     assert read(tmp_path, text.encode(), "segments")[0] == ['a "b" – c', "R&amp;D it’s", ""]
 
 
+def test_an_empty_line_of_a_table(tmp_path):
+    (tmp_path / "a.tsv").write_text("x\ty\n\n")
+    with pytest.raises(UsageError, match=r"line 2 has 1 column with tabs between, .* Remove the empty line\."):
+        list(read_table(tmp_path / "a.tsv"))
+
+
 def test_tables(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"a b\tc\nd\r\t\n")
@@ -51,7 +57,7 @@ def test_tables(tmp_path):
     with pytest.raises(UsageError, match=r"line 2 has 3 columns with tabs between, two are expected.*cut -f1,2"):
         list(read_table(path))
     path.write_bytes(b"a b\n")
-    with pytest.raises(UsageError, match=r"line 1 has 1 columns .* its translation\. Put a tab between them\."):
+    with pytest.raises(UsageError, match=r"line 1 has 1 column .* its translation\. Put a tab between them\."):
         list(read_table(path))
 
 

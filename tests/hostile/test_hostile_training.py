@@ -33,6 +33,11 @@ ROWS = [
     refused("--lr 1e30", "posnet: error: the training diverged", makes=MADE),
     # Half precision without a GPU.
     refused("--fp16", "--fp16: fairseq trains with it on a GPU, and --cpu was given"),
+    refused("--amp", "--amp: fairseq trains with it on a GPU, and --cpu was given"),
+    refused(
+        "--criterion label_smoothed_cross_entropy_with_alignment", "in training. Give label_smoothed_cross_entropy"
+    ),
+    refused("--dataset-impl lazy", "was binarized as mmap. Leave the option out"),
     # Nothing to train on.
     refused("--max-tokens 1", "a set has no batch. .*longer than --max-tokens"),
     refused("--required-batch-size-multiple 4096", "a set has no batch. .*give --required-batch-size-multiple 1"),

@@ -69,9 +69,15 @@ class OpenRate(Options):
     open_rate: float = option("within its own limits", default=0.5, limits=(0, 1))
 
 
+@dataclass
+class NeededRate(Options):
+    needed_rate: float = field(metadata={"help": "without a default"})
+
+
 @pytest.mark.parametrize(
     ("attributes", "sentence"),
     [
+        ({"Config": NeededRate}, "the defaults of .*Config are refused: .*missing 1 required .*needed_rate"),
         ({"places": "encoder"}, r"places 'encoder' of .*: give a tuple of \('encoder', 'decoder', 'cross'\)"),
         ({"places": ("middle",)}, r"places \('middle',\)"),
         ({"Config": Rate}, "Config must be a @dataclass"),

@@ -109,7 +109,7 @@ def build_mixer(
             embed_dim=embed_dim,
             memory_dim=embed_dim if memory_dim is None else memory_dim,
             num_heads=num_heads,
-            max_positions=max_positions,  # type: ignore[arg-type]  # on a grid that is refused it may be None
+            max_positions=max_positions,  # type: ignore[arg-type]  # None only with a grid that is refused
             dropout=dropout,
             gate=gate if gate is not None else "none" if cross_attention else cls.default_gate,
             options=configure(config, defaults | options),

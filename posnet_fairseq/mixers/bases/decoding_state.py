@@ -1,6 +1,7 @@
 """What a mixer remembers between decoding steps."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -58,6 +59,10 @@ class DecodingState:
         self._room: dict[str, Tensor] = {}
         self._spare: dict[str, Tensor] = {}
         self._in_place: bool | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what copies have: they may be those of a copy of the mixer."""
+        return vars(self) | {"mixer": None}
 
     @property
     def in_place(self) -> bool:

@@ -71,7 +71,7 @@ def _parsed(option: Field, value: Any) -> Any:
         check_choice(name, value, allowed)
         return value
     if kind is float:
-        is_text = isinstance(value, str) and re.fullmatch(r"-?\d{1,9}(\.\d{1,9})?", value)
+        is_text = isinstance(value, str) and re.fullmatch(r"-?\d{1,9}(\.\d{1,9})?(e-?\d)?", value)
         return float(value) if is_text else value
     if kind is str:
         return str(value)
