@@ -33,6 +33,7 @@ def world(world, tmp_path_factory):
     folder = shutil.copytree(world, tmp_path_factory.mktemp("paths") / "world", symlinks=True)
     (folder / "log").mkdir()
     (folder / "log" / "train.log").write_text(training_log())
+    (folder / "groups").write_text("a\n" * len((folder / "text" / "test.yy").read_text().splitlines()))
     (folder / "codes").write_text("#version: 0.2\na 1\n")
     sentencepiece.SentencePieceTrainer.train(
         input=str(folder / "text" / "train.xx"), model_prefix=str(folder / "pieces"), vocab_size=20, minloglevel=2

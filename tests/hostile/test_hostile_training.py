@@ -71,7 +71,7 @@ ROWS = [
     trains("--lr-scheduler cosine --warmup-updates 0"),
     trains("--restore-file run/checkpoint_1_5.pt --max-update 7"),
     trains("--finetune-from-model run/checkpoint_1_5.pt"),
-    trains("--adam-betas '[0.9, 0.98]' --amp"),
+    trains("--adam-betas '[0.9, 0.98]'"),
 ]
 
 

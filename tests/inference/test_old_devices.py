@@ -34,9 +34,9 @@ def test_bf16_is_refused_and_fp16_is_not():
         resolve_dtype("bf16", "cuda")
     assert resolve_dtype("fp16", "cuda") == "fp16"
     assert resolve_dtype("bf16", "cpu") == "bf16"
-    (problem,) = _problems_of_precision(SimpleNamespace(cpu=False, bf16=True, fp16=False))
+    (problem,) = _problems_of_precision(SimpleNamespace(cpu=False, bf16=True, fp16=False, amp=False))
     assert re.fullmatch(r"--bf16: NVIDIA GeForce RTX 2080 Ti .* Give --fp16 instead", problem)
-    assert not list(_problems_of_precision(SimpleNamespace(cpu=False, bf16=False, fp16=True)))
+    assert not list(_problems_of_precision(SimpleNamespace(cpu=False, bf16=False, fp16=True, amp=True)))
 
 
 @pytest.mark.usefixtures("old_gpu")

@@ -45,6 +45,7 @@ PATHS = {
     "file": Given(TEXT, "text/test.xx"),
     "folder": Given(FOLDER, "run"),
     "folders": Given(FOLDER, "analog"),
+    "groups": Given(TEXT, "groups"),
     "input": Given(TEXT, "text/test.xx"),
     "like": Given(FOLDER, "data"),
     "mirror": Given(FOLDER, "text"),
@@ -131,7 +132,7 @@ COMMANDS = [
     Command("posnet-plot study convergence --results {results} --out {out}", quick=False),
     Command(
         "posnet-score --metrics bleu --resamples 40 --workers 1 --source {source} --reference {reference} "
-        "--system a={system} --out {out} --cache {cache}"
+        "--system a={system} --groups {groups} --out {out} --cache {cache}"
     ),
     Command(
         "posnet-score --config {config} --out {out} --cache scores.sqlite",

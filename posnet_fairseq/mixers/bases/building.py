@@ -86,7 +86,7 @@ def build_mixer(
         given = f"causal {causal}" if causal else f"cross_attention {cross_attention}"
         fitting = ", ".join(name for name in mixer_names() if place in get_mixer(name).places)
         raise UsageError(f"{given}: {name} stands in {' and '.join(cls.places)} only. Choose one of: {fitting}.")
-    if grid is None and max_positions is None:
+    if grid is None and max_positions is None and not extra_tokens:
         raise UsageError("max_positions is missing: give the most tokens that a sentence may have, such as 256.")
     kind = cls.position_embedding if position_embedding is None else position_embedding
     check_choice("position_embedding", kind, POSITION_EMBEDDINGS)

@@ -40,7 +40,7 @@ def test_what_is_no_grid_is_refused(options, sentence):
 def test_options_of_grids_are_no_options_of_sentences():
     with pytest.raises(UsageError, match="irpe_method product: irpe reads it on grids only"):
         posnet.build_mixer("irpe", 8, 2, 64, irpe_method="product")
-    with pytest.raises(UsageError, match="max_positions None: give a whole number"):
+    with pytest.raises(UsageError, match="max_positions is missing: give the most tokens"):
         posnet.build_mixer("irpe", 8, 2)
 
 
