@@ -64,9 +64,14 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
     return register
 
 
-def mixer_names(on_grids: bool = False) -> list[str]:
-    """Return the names of all mixers of sentences, or those of all that have a form on grids, sorted."""
-    return sorted(name for name, cls in _MIXERS.items() if (cls.GridConfig is not None if on_grids else cls.places))
+def mixer_names(on_grids: bool = False, place: str | None = None) -> list[str]:
+    """Return the names of all mixers of sentences, sorted, or of all that have a form on grids.
+
+    `place`: ``encoder``, ``decoder`` or ``cross``, for the mixers of sentences that may stand there.
+    """
+    if on_grids:
+        return sorted(name for name, cls in _MIXERS.items() if cls.GridConfig is not None)
+    return sorted(name for name, cls in _MIXERS.items() if (place in cls.places if place else cls.places))
 
 
 def get_mixer(name: str, option: str = "mixer") -> Any:

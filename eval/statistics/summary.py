@@ -72,16 +72,13 @@ def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) ->
                 contrast=variance.contrast(found[a], found[b]) if variance else None,
             )
     metrics = {run.metric.name: run.metric for run in runs}
-    lengths, groups = by_length(texts.sources or texts.references[0]), np.array(texts.groups)
-    parts = {name: _DIGITS.split(name) for name in set(texts.groups)}  # 2 stands before 10
-    names = sorted(sorted(parts), key=lambda name: [int(part) if part.isdecimal() else part for part in parts[name]])
     return TestSetResult(
         **vars(texts),
         metrics=tuple(_info(run, plan) for run in runs),
         scores=scores,
         differences=differences,
-        by_length=tuple(buckets(lengths, metrics, statistics)),
-        by_group=tuple(buckets([(name, groups == name) for name in names], metrics, statistics)),
+        by_length=tuple(buckets(by_length(texts.sources or texts.references[0]), metrics, statistics)),
+        by_group=tuple(buckets(by_group(texts.groups), metrics, statistics)),
         remarks=tuple(_remarks(texts, plan)),
         segments={
             run.metric.name: {
@@ -121,6 +118,14 @@ def in_ranges(lengths: ArrayLike, edges: Sequence[int], dash: str = "-") -> Iter
 def by_length(lines: Sequence[str]) -> Iterator[Part]:
     """Yield the parts of a text by sentence length, without empty ones."""
     return in_ranges([len(_WORD.findall(line)) for line in lines], EDGES)
+
+
+def by_group(groups: Sequence[str]) -> Iterator[Part]:
+    """Yield the parts of a text by the name of each line's group, 2 before 10."""
+    names, of_lines = sorted(set(groups)), np.array(groups)
+    names.sort(key=lambda name: [int(part) if part.isdecimal() else part for part in _DIGITS.split(name)])
+    for name in names:
+        yield name, of_lines == name
 
 
 def buckets(parts: Iterable[Part], metrics: Mapping[str, Metric], statistics: ByMetric) -> Iterator[Bucket]:

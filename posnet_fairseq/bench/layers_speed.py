@@ -102,7 +102,7 @@ def tables(options: Namespace) -> Iterator[Table | str]:
     if options.padded and options.place == "decoder":
         raise UsageError("--padded: a decoder's mixers need no padding mask. Leave it out, or measure --place encoder.")
     if options.mixers is None:
-        options.mixers = [*(name for name in mixer_names() if options.place in get_mixer(name).places), *VARIANTS]
+        options.mixers = [*mixer_names(place=options.place), *VARIANTS]
     for length in options.lengths:
         how = options.size, options.tokens, options.place, options.padded, options.rounds
         results = run(options.mixers, length, *how)

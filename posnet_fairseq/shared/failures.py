@@ -65,9 +65,7 @@ _FAIRSEQ = {
     r"--finetune-from-model (?P<path>.*) does not exist": (
         "--finetune-from-model {path}: there is no such checkpoint. Check the path."
     ),
-    # The last one is the failure of --amp on CPUs.
-    r"gradients are Nan/Inf|Minimum loss scale reached|gradients are inconsistent between workers[^$]*= (nan|inf)"
-    r"|'GradScaler' object has no attribute '_backoff_factor'": (
+    r"gradients are Nan/Inf|Minimum loss scale reached|gradients are inconsistent between workers[^$]*= (nan|inf)": (
         f"{DIVERGED}: its gradients are infinite or NaN. Train with a lower --lr, a longer "
         "--warmup-updates or --clip-norm 1, from the beginning or from an earlier checkpoint (--restore-file)."
     ),

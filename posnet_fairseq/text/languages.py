@@ -98,9 +98,7 @@ class Scripts:
         if not unseen:  # nearly always
             return False
         self._at_home |= {letter for letter in unseen if script(letter) in {None, *self._usual}}
-        if unseen <= self._at_home:
-            return False
-        if not self._usual:  # of a text without letters
+        if unseen <= self._at_home or not self._usual:  # none is usual in a text without letters
             return False
         counts = letters(line)
         foreign = sum(count for name, count in counts.items() if name not in self._usual)

@@ -22,7 +22,7 @@ def archs() -> dict[str, tuple[str, str]]:
 
 def gpt_archs() -> dict[str, tuple[str, str]]:
     """Return the mixer and the size of every architecture of language models, sorted by mixer."""
-    decoders = [name for name in mixer_names() if "decoder" in get_mixer(name).places]
+    decoders = mixer_names(place="decoder")
     return {f"gpt_{size}_{name}": (name, size) for name in decoders for size in GPT_SIZES}
 
 

@@ -79,9 +79,9 @@ class CausalDecoder(Stack):
         """γ as source tokens, target tokens; 1 to 1 where the cross-attention does not read it."""
         if self._length_ratio == UNKNOWN:
             raise UsageError(
-                "the length ratio of source to target is unknown: it could not be measured in the data directory, as "
-                "only --task translation does. Give --length-ratio a number; posnet-length-ratio DIRECTORY prints it, "
-                "or says why it cannot be measured."
+                "the length ratio of source to target is unknown: only --task translation measures it, on the training "
+                "set of the data directory. Give --length-ratio a number; posnet-length-ratio DIRECTORY prints it, or "
+                "says why it cannot be measured."
             )
         return self._length_ratio
 

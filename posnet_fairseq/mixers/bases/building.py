@@ -84,7 +84,7 @@ def build_mixer(
         raise UsageError(f"name {name}: this is a mixer of grids alone. Give grid, such as (14, 14).")
     if grid is None and place not in cls.places:
         given = f"causal {causal}" if causal else f"cross_attention {cross_attention}"
-        fitting = ", ".join(name for name in mixer_names() if place in get_mixer(name).places)
+        fitting = ", ".join(mixer_names(place=place))
         raise UsageError(f"{given}: {name} stands in {' and '.join(cls.places)} only. Choose one of: {fitting}.")
     if grid is None and max_positions is None and not extra_tokens:
         raise UsageError("max_positions is missing: give the most tokens that a sentence may have, such as 256.")

@@ -66,10 +66,8 @@ class MixerSettings:
         if self.grid is not None or self.extra_tokens:
             self._check_grid(cls)
         elif self.place not in cls.places:
-            fitting = [name for name in mixer_names() if self.place in get_mixer(name).places]
-            raise UsageError(
-                f"{place_option} {self.mixer}: this mixer cannot stand there. Choose one of: {', '.join(fitting)}."
-            )
+            fitting = ", ".join(mixer_names(place=self.place))
+            raise UsageError(f"{place_option} {self.mixer}: this mixer cannot stand there. Choose one of: {fitting}.")
         check_choice(option("cross_gate" if self.place == "cross" else "gate"), self.gate, GATES)
         heads = f"{side}_attention_heads"
         check_count(f"{side}_embed_dim", self.embed_dim, MOST["embed_dim"])
