@@ -79,4 +79,6 @@ class LinearAttention(TokenMixer):
 
 def _normalized(mixed: Tensor, q: Tensor, keys: Tensor) -> Tensor:
     """Return sums (B, H, N, any) divided by those of their weights, φ(q_n)·`keys`, (B, H, N or 1, d)."""
-    return mixed / ((in_float(q) * keys).sum(dim=-1, keepdim=True) + EPSILON)
+    total = (in_float(q) * keys).sum(dim=-1, keepdim=True)
+    # Of padding alone: gradients by a divisor as small as EPSILON would not be finite in float16.
+    return mixed / (total + EPSILON).masked_fill(total == 0, 1)

@@ -16,12 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from posnet_fairseq.ops.decayed_products import decayed_products
 from posnet_fairseq.ops.dtypes import in_float
 
 # Tokens of a chunk. Sentences of at most twice as many are one chunk, which has no state.
 CHUNK = 64
-# Tokens of the smallest blocks, whose products with decays of single features are made one by one.
-BLOCK = 8
 
 
 class Terms(NamedTuple):
@@ -42,10 +41,6 @@ class Terms(NamedTuple):
     log_decay: Tensor | None = None
     write: Tensor | None = None
 
-    def reversed(self) -> "Terms":
-        """Return the terms of the tokens from the last to the first."""
-        return Terms(*(None if term is None else term.flip(2) for term in self))  # type: ignore[arg-type]
-
     def shares_tokens(self, other: "Terms") -> bool:
         """Return whether two recurrences differ in decays only."""
         return self.q is other.q and self.k is other.k and self.v is other.v and self.write is other.write is None
@@ -57,11 +52,12 @@ def recur(forward: Terms, backward: Terms | None = None) -> Tensor:
     With `backward`, that of a second one from the last token to the first is added. It leaves out what token n itself
     writes, so that each token counts once: y_n reads a_n ⊙ S_{n+1} there.
     """
-    if backward is None:
-        return _recur(forward, strict=False)
-    if forward.v.size(2) <= 2 * CHUNK and forward.shares_tokens(backward):
+    one_chunk = forward.v.size(2) <= 2 * CHUNK
+    if backward is not None and one_chunk and forward.shares_tokens(backward):
         return coefficients(forward, backward).to(forward.v.dtype) @ forward.v
-    return _recur(forward, strict=False) + _recur(backward.reversed(), strict=True).flip(2)
+    recur_once = _in_one_chunk if one_chunk else _in_chunks
+    mixed = recur_once(forward, False)
+    return mixed if backward is None else mixed + recur_once(backward, True)
 
 
 def coefficients(forward: Terms, backward: Terms | None = None) -> Tensor:
@@ -70,21 +66,20 @@ def coefficients(forward: Terms, backward: Terms | None = None) -> Tensor:
     With `backward`, terms must share their tokens (:meth:`Terms.shares_tokens`).
     """
     q, k, _, log_decay, write = forward
-    sums = _sums(log_decay)
     if backward is None:
-        matrix = _products(q, k, sums, strict=False)
+        sums = _sums(log_decay)
+        matrix = _products(q, k, sums)
         if write is None:
             return matrix
-        erased = _products(k, k, sums, strict=True) * write
+        erased = _products(k, k, sums, own=False) * write
         return torch.linalg.solve_triangular(erased, matrix, upper=False, left=False, unitriangular=True) * write.mT
     if log_decay is None or backward.log_decay is None:
         return in_float(q @ k.mT)
+    past, future = _sums(log_decay), _sums(backward.log_decay, backward=True)
     if log_decay.size(-1) > 1:
-        reverse = _products(q.flip(2), k.flip(2), _sums(backward.log_decay.flip(2)), strict=True)
-        return _products(q, k, sums, strict=False) + reverse.flip(2, 3)
-    reverse_sums = _sums(backward.log_decay.flip(2)).flip(2)
-    future = _future(sums, first=1)
-    return (q @ k.mT) * torch.where(future, reverse_sums - reverse_sums.mT, sums - sums.mT).exp()
+        return decayed_products(q, k, past, future, own=True)
+    follows = _follows(past, first=1)
+    return (q @ k.mT) * torch.where(follows, future - future.mT, past - past.mT).exp()
 
 
 def advance(state: Tensor, terms: Terms, in_place: bool) -> tuple[Tensor, Tensor]:
@@ -105,35 +100,44 @@ def advance(state: Tensor, terms: Terms, in_place: bool) -> tuple[Tensor, Tensor
     return state, (q @ state).to(terms.v.dtype)
 
 
-def _recur(terms: Terms, strict: bool) -> Tensor:
-    """Return y of one recurrence; `strict`: without what token n itself writes."""
-    length, dtype = terms.v.size(2), terms.v.dtype
-    one_chunk = length <= 2 * CHUNK
-    if not one_chunk:
-        terms = _in_chunks(terms)
+def _in_one_chunk(terms: Terms, backward: bool) -> Tensor:
+    """Return y of one recurrence; `backward` reads no token's own writing."""
     q, k, v, log_decay, write = terms
-    sums = _sums(log_decay)
-    matrix = _products(q, k, sums, strict)
-    reads = q if sums is None else q * sums.exp()
-    erases = None
+    sums = _sums(log_decay, backward)
     if write is not None:
-        # UT transform, Gated DeltaNet (Yang et al., 2025) Section 3.2: V' = U - W S.
-        erased = _products(k, k, sums, strict=True) * write
-        of_state = k if sums is None else k * sums.exp()
-        sides = in_float(v) if one_chunk else torch.cat([in_float(v), of_state.to(erased.dtype)], dim=-1)
-        solved = torch.linalg.solve_triangular(erased, sides * write, upper=False, unitriangular=True)
-        v, erases = solved[..., : v.size(-1)], solved[..., v.size(-1) :]
-    mixed = matrix.to(v.dtype) @ v
-    if one_chunk:
-        return mixed.to(dtype)
-    writes = k if sums is None else k * (sums[..., -1:, :] - sums).exp()
-    writes = in_float(writes).mT
-    added = writes @ v.to(writes.dtype)
-    decays = None if sums is None else sums[..., -1:, :].exp().mT
-    if erases is not None:
-        reads, erases = reads - matrix @ erases, writes @ erases
-    states = _states(added, decays, erases)
-    return (mixed + reads.to(states.dtype) @ states).flatten(2, 3)[:, :, :length].to(dtype)
+        erased = _products(k, k, sums, own=False, backward=backward) * write
+        v = torch.linalg.solve_triangular(erased, in_float(v) * write, upper=backward, unitriangular=True)
+    mixed = _products(q, k, sums, own=not backward, backward=backward).to(v.dtype) @ v
+    return mixed.to(terms.v.dtype)
+
+
+def _in_chunks(terms: Terms, backward: bool) -> Tensor:
+    """Return what :func:`_in_one_chunk` does, of many tokens."""
+    if backward:
+        terms = Terms(*(None if term is None else term.flip(2) for term in terms))  # type: ignore[arg-type]
+    length, dtype = terms.v.size(2), terms.v.dtype
+    padding = 0, 0, 0, -length % CHUNK
+    q, k, v, log_decay, write = (x if x is None else F.pad(x, padding).unflatten(2, (-1, CHUNK)) for x in terms)
+    assert q is not None
+    assert k is not None
+    assert v is not None
+    sums, end = _sums(log_decay), None
+    matrix = _products(q, k, sums, own=not backward)
+    reads, writes, erases = in_float(q), in_float(k), None
+    if sums is not None:
+        end = sums[..., -1:, :]
+        reads, writes = reads * sums.exp(), writes * (end - sums).exp()
+    if write is not None:
+        # UT transform, Gated DeltaNet (Yang et al., 2025) Section 3.2: values are U - W S.
+        of_state = in_float(k) if sums is None else k * sums.exp()
+        erased, both = _products(k, k, sums, own=False) * write, torch.cat([in_float(v), of_state], dim=-1) * write
+        solved = torch.linalg.solve_triangular(erased, both, upper=False, unitriangular=True)
+        v, w = solved.split([v.size(-1), k.size(-1)], dim=-1)
+        reads, erases = reads - matrix @ w, writes.mT @ w
+    added = writes.mT @ v.to(writes.dtype)
+    states = _states(added, None if end is None else end.exp().mT, erases)
+    mixed = (matrix.to(v.dtype) @ v + reads @ states).flatten(2, 3)[:, :, :length].to(dtype)
+    return mixed.flip(2) if backward else mixed
 
 
 def _states(added: Tensor, decays: Tensor | None, erases: Tensor | None) -> Tensor:
@@ -141,74 +145,40 @@ def _states(added: Tensor, decays: Tensor | None, erases: Tensor | None) -> Tens
 
     Args:
         added: what each chunk adds, (B, H, T, d_k, d_v).
-        decays: by what it multiplies what was there, (B or 1, H, T, d_k or 1, 1), or None.
-        erases: the matrix by which it then takes away from it, (B, H, T, d_k, d_k), or None.
+        decays: by what it multiplies what was there, (B, H, T, d_k or 1, 1), or None.
+        erases: the matrix whose product with what was there it takes away, (B, H, T, d_k, d_k), or None.
     """
     state = torch.zeros_like(added[:, :, 0])
     states = [state]
     for chunk in range(added.size(2) - 1):
-        old = state
-        if decays is not None:
-            state = state * decays[:, :, chunk]
+        kept = state if decays is None else state * decays[:, :, chunk]
         if erases is not None:
-            state = state - erases[:, :, chunk] @ old
-        state = state + added[:, :, chunk]
+            kept = kept - erases[:, :, chunk] @ state
+        state = kept + added[:, :, chunk]
         states.append(state)
     return torch.stack(states, dim=2)
 
 
-def _in_chunks(terms: Terms) -> Terms:
-    """Return terms with tokens (T, C) in the place of N, behind which there is padding."""
-    missing = -terms.v.size(2) % CHUNK
-    padded = (None if x is None else F.pad(x, (0, 0, 0, missing)).unflatten(2, (-1, CHUNK)) for x in terms)
-    return Terms(*padded)  # type: ignore[arg-type]
+def _sums(log_decay: Tensor | None, backward: bool = False) -> Tensor | None:
+    """Return the sums of log a up to each token, `backward` from the last one on, (..., N, d_k or 1)."""
+    if log_decay is None:
+        return None
+    return log_decay.flip(-2).cumsum(dim=-2).flip(-2) if backward else log_decay.cumsum(dim=-2)
 
 
-def _sums(log_decay: Tensor | None) -> Tensor | None:
-    """Return the sums of log a up to each token, (..., N, d_k or 1)."""
-    return None if log_decay is None else log_decay.cumsum(dim=-2)
-
-
-def _products(q: Tensor, k: Tensor, sums: Tensor | None, strict: bool) -> Tensor:
-    """Return (q_n ⊙ exp(sums_n - sums_m)) · k_m for m ≤ n, or m < n if `strict`, else 0: (..., N, N)."""
+def _products(q: Tensor, k: Tensor, sums: Tensor | None, own: bool = True, backward: bool = False) -> Tensor:
+    """Return (q_n ⊙ exp(s_n - s_m)) · k_m for m < n, `backward` for m > n, and with `own` for m = n: (..., N, N)."""
     if sums is None:
-        return in_float(q @ k.mT).tril(-int(strict))
+        products = in_float(q @ k.mT)
+        return products.triu(int(not own)) if backward else products.tril(-int(not own))
     if sums.size(-1) > 1:
-        return _products_by_feature(q, k, sums, strict)
-    differences = (sums - sums.mT).masked_fill(_future(sums, first=1 - strict), -torch.inf)
+        return decayed_products(q, k, *((None, sums) if backward else (sums, None)), own)
+    hidden = _follows(sums, int(own))
+    differences = (sums - sums.mT).masked_fill(hidden.mT if backward else hidden, -torch.inf)
     return (q @ k.mT) * differences.exp()
 
 
-def _future(sums: Tensor, first: int) -> Tensor:
+def _follows(sums: Tensor, first: int) -> Tensor:
     """Return a mask, (N, N), True where m ≥ n + `first`."""
     length = sums.size(-2)
     return torch.ones(length, length, dtype=torch.bool, device=sums.device).triu(first)
-
-
-def _products_by_feature(q: Tensor, k: Tensor, sums: Tensor, strict: bool) -> Tensor:
-    """Return :func:`_products` with decays of every feature.
-
-    Blocks of tokens are joined in pairs. The products of queries in the second with keys in the first are one product
-    of matrices, with decays counted from the end of the first block.
-    """
-    length, size = q.size(-2), BLOCK
-    width = max(BLOCK, 1 << (length - 1).bit_length())
-    q, k = (F.pad(x, (0, 0, 0, width - length)) for x in (q, k))
-    sums = torch.cat([sums, sums[..., -1:, :].expand(*sums.shape[:-2], width - length, -1)], dim=-2)
-
-    def in_blocks(x: Tensor) -> Tensor:
-        return x.unflatten(-2, (-1, size))
-
-    queries, keys, ends = in_blocks(q), in_blocks(k), in_blocks(sums)
-    future = _future(ends, first=1 - strict)[..., None]
-    decays = (ends.unsqueeze(-2) - ends.unsqueeze(-3)).masked_fill(future, -torch.inf).exp()
-    blocks = ((decays * keys.unsqueeze(-3)) @ queries.to(decays.dtype).unsqueeze(-1)).squeeze(-1)
-    while size < width:
-        (_, queries), (keys, _), (old, new) = (in_blocks(x).unflatten(-3, (-1, 2)).unbind(-3) for x in (q, k, sums))
-        end = old[..., -1:, :]
-        below = (queries * (new - end).exp()) @ (keys * (end - old).exp()).mT
-        first, second = blocks.unflatten(-3, (-1, 2)).unbind(-3)
-        above = torch.cat([first, torch.zeros_like(first)], dim=-1)
-        blocks = torch.cat([above, torch.cat([below, second], dim=-1)], dim=-2)
-        size *= 2
-    return blocks.squeeze(-3)[..., :length, :length]
