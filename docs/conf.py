@@ -34,7 +34,7 @@ PICTURES = {
 REPOSITORY = {name.lower(): f"{name}.md" for name in ("README", "RESULTS", "CHANGELOG", "CONTRIBUTING")}
 
 # Functions, words and signs in the formulas of mixers, which terminals show as text.
-_FUNCTION = re.compile(r"(?<![\w_])(clip|softmax|exp|index|Re)\b")
+_FUNCTION = re.compile(r"(?<![\w_])(clip|softmax|exp|log|index|Re)\b")
 _TEXT = re.compile(r"(?<![\w^])(?:no softmax|gated|values|for|aPosNet's|rPosNet's)(?![\w(])")
 SIGNS = {
     "α̂": r"\hat{α}",
@@ -47,6 +47,7 @@ SIGNS = {
     "⌊": r"\lfloor ",
     "⌋": r"\rfloor ",
     "|": r"\vert ",
+    "¹": "^1",
     "²": "^2",
 }
 

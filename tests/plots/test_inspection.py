@@ -38,7 +38,7 @@ def test_every_mixer(case):
         assert mixing.weights.shape == (4, N, M)
         if case.place == "decoder":
             assert mixing.weights.isnan().equal(torch.ones(N, N, dtype=torch.bool).triu(1).expand(4, -1, -1))
-        if mixing.energies is not None and mixing.mixer != "gpsa":  # whose weights are those of tokens in part only
+        if mixing.energies is not None and mixing.mixer not in ("gpsa", "differential"):  # of two softmaxes
             softmax = mixing.energies.nan_to_num(-math.inf).softmax(dim=-1)
             torch.testing.assert_close(softmax, mixing.weights.nan_to_num(0))
         if mixing.added is not None:
