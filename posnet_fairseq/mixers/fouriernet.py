@@ -37,6 +37,7 @@ class FourierNet(TokenMixer):
     places = ("encoder",)
     static = True
     hides_pairs = False
+    drops_weights = False
 
     @classmethod
     def check(cls, settings: MixerSettings) -> None:
