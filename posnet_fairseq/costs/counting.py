@@ -9,6 +9,7 @@ from posnet_fairseq.inference.model_loading import NoRandomNumbers
 from posnet_fairseq.inference.stored_energies import parameter_count, precompute
 from posnet_fairseq.mixers.bases.building import build_mixer
 from posnet_fairseq.mixers.bases.mixer_options import choices
+from posnet_fairseq.mixers.bases.recurrent import RecurrentMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.transformer.architectures import options_of
@@ -98,6 +99,8 @@ def multiplications(mixer: TokenMixer, length: int) -> int:
     beyond the clip distance K, from where on their number is a polynomial of the second degree: for long sentences
     mixers compute some products otherwise. In cross-attention the memory has the same length.
     """
+    if isinstance(mixer, RecurrentMixer):  # blocks and chunks of tokens, so no polynomial
+        return _count(mixer, length)
     first = min(_reach(mixer), mixer.max_positions - 3) + 1
     one, two, three = (_count(mixer, first + more) for more in range(3))
     beyond = length - first

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases import Expand, MixerSettings, MixingContext, RecurrentMixer, gated, option
 from posnet_fairseq.ops.dtypes import in_float
+from posnet_fairseq.ops.heads import split_heads
 from posnet_fairseq.ops.initialization import linear, log_rates, step_bias
 from posnet_fairseq.ops.recurrence import Terms
 from posnet_fairseq.ops.short_convolution import ShortConvolution
@@ -27,10 +28,12 @@ class Direction(nn.Module):
         self.log_rate = log_rates(heads, 0, 16) if decays else None
 
     def log_decay(self, x: Tensor) -> Tensor | None:
-        """Return log a of tokens (B, N, D), (B, N, H)."""
-        if self.decay_proj is None or self.log_rate is None:
+        """Return log a of tokens (B, N, D), (B, H, N, 1)."""
+        if self.decay_proj is None or self.log_rate is None or self.step_bias is None:
             return None
-        return -self.log_rate.exp() * F.softplus(in_float(self.decay_proj(x)) + self.step_bias)
+        steps = in_float(split_heads(self.decay_proj(x), len(self.log_rate))) + self.step_bias[:, None, None]
+        # With gaps in memory, compiled graphs would expect another layout of its gradient than softplus has.
+        return -self.log_rate.exp()[:, None, None] * F.softplus(steps.contiguous())
 
 
 @register_mixer("gated_deltanet")
@@ -67,16 +70,15 @@ class GatedDeltaNet(RecurrentMixer):
         features, _, x = projected
         own = self.by_direction[direction]
         q, k, v = map(self.heads, self.convolve(own.convolution, features, direction, context).split(self.widths, -1))
-        log_decay, write = own.log_decay(x), torch.sigmoid(in_float(own.write_proj(x)))
-        q, k = _unit(q) * self.head_dim**-0.5, _unit(k)
-        return Terms(q, k, v, None if log_decay is None else self.heads(log_decay), self.heads(write))
+        write = torch.sigmoid(in_float(self.heads(own.write_proj(x))))
+        return Terms(_with_norm(q, self.head_dim**-0.5), _with_norm(k, 1), v, own.log_decay(x), write)
 
     def finish(self, y: Tensor, projected: tuple[Tensor, ...]) -> Tensor:
         """Normalized and scaled heads, gated."""
         return gated(y, projected[1], self.norm_scale)
 
 
-def _unit(x: Tensor) -> Tensor:
-    """Return vectors divided by their norm, in float32 or wider; zeros stay zeros."""
+def _with_norm(x: Tensor, norm: float) -> Tensor:
+    """Return vectors (..., d) of a norm in float32 or wider. As in the published code, zeros stay zeros."""
     x = in_float(x)
-    return x * (x.square().sum(dim=-1, keepdim=True) + 1e-6).rsqrt()
+    return x * ((x.square().sum(dim=-1, keepdim=True) + 1e-6).rsqrt() * norm)
