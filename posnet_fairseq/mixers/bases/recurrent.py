@@ -84,15 +84,17 @@ class RecurrentMixer(TokenMixer):
         """
         padding = None if context.padding_mask is None else context.padding_mask[..., None]
         x = query if padding is None else query.masked_fill(padding, 0)
-        projected, weights = self.project(x, context), None
-        if context.state is not None:
-            y = advance_state(context.state, self.terms(projected, 0, context))
-        else:
-            both = [self._unpadded(self.terms(projected, i, context), padding) for i in range(self.directions)]
-            y = recur(*both)
-            if context.need_weights and (self.causal or both[0].shares_tokens(both[1])):
-                weights = coefficients(*both)
+        projected = self.project(x, context)
+        y, weights = self.read(projected, padding, context)
         return self.out_proj(self.finish(y, projected)), weights
+
+    def read(self, projected: Any, padding: Tensor | None, context: MixingContext) -> Mixed:
+        """Return the recurrence's y, and weights if they are asked for and there are any. `padding`: (B, N, 1)."""
+        if context.state is not None:
+            return advance_state(context.state, self.terms(projected, 0, context)), None
+        both = [self._unpadded(self.terms(projected, i, context), padding) for i in range(self.directions)]
+        has_weights = context.need_weights and (self.causal or both[0].shares_tokens(both[1]))
+        return recur(*both), coefficients(*both) if has_weights else None
 
     @staticmethod
     def _unpadded(terms: Terms, padding: Tensor | None) -> Terms:
