@@ -35,11 +35,21 @@ def gpt_archs() -> dict[str, tuple[str, str]]:
 
 
 def options_of(mixer: str, size: str, max_positions: int, **options: Any) -> Namespace:
-    """Return complete options of a translation model, with one embedding unless `options` say otherwise."""
+    """Return complete options of a translation model, with one embedding unless `options` say otherwise.
+
+    `mixer` is the name of one, or names for each layer of both sides, such as ``lightconv,lightconv,attention``.
+    """
     positions = {"max_source_positions": max_positions, "max_target_positions": max_positions}
-    cfg = Namespace(**({"share_all_embeddings": True} | positions | options))
-    apply_arch(cfg, mixer, size)
+    mixers = {"encoder_self_mixer": mixer, "decoder_self_mixer": _in_decoder(mixer)} if "," in mixer else {}
+    cfg = Namespace(**({"share_all_embeddings": True} | positions | mixers | options))
+    apply_arch(cfg, "attention" if mixers else mixer, size)
     return cfg
+
+
+def _in_decoder(mixers: str) -> str:
+    """Return mixers with attention for those that cannot stand in the decoder (FourierNet)."""
+    names = mixers.split(",")
+    return ",".join(name if "decoder" in get_mixer(name.strip()).places else "attention" for name in names)
 
 
 def apply_arch(cfg: Any, mixer: str, size: str) -> None:
@@ -50,10 +60,13 @@ def apply_arch(cfg: Any, mixer: str, size: str) -> None:
     arch = f"{get_mixer(mixer).arch}_{size}"
     _check_task(cfg, "max_source_positions", f"{arch} is a translation model", "translation")
     shape = SIZES[size]
-    # A mixer that cannot stand in the decoder (FourierNet) leaves it to attention.
-    decoder = mixer if "decoder" in get_mixer(mixer).places else "attention"
-    values: dict[str, Any] = {"encoder_self_mixer": mixer, "decoder_self_mixer": decoder, "cross_mixer": "attention"}
-    values |= shape.of_side("encoder") | shape.of_side("decoder") | {"activation_fn": "relu", "dropout": shape.dropout}
+    values: dict[str, Any] = {"encoder_self_mixer": mixer, "decoder_self_mixer": _in_decoder(mixer)}
+    values |= (
+        {"cross_mixer": "attention"}
+        | shape.of_side("encoder")
+        | shape.of_side("decoder")
+        | {"activation_fn": "relu", "dropout": shape.dropout}
+    )
     _complete(cfg, values, TransformerOptions, lambda mixer, option: of_arch(mixer, option, shape))
     if cfg.length_ratio is not None and not reads_length_ratio(cfg):
         raise UsageError(

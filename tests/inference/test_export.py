@@ -227,6 +227,13 @@ def test_a_folder_is_written_whole_or_not_at_all(data, capsys, monkeypatch):
         {"mixer": "rposnet"},
         {"mixer": "aposnet", "cross_mixer": "arposnet", "length_ratio": "1.25"},
         {"mixer": "lightconv", "lightconv_global_context": True, "position_embedding": "none"},
+        {
+            "mixer": "attention",
+            "encoder_self_mixer": "lightconv,attention",
+            "decoder_self_mixer": "attention,rposnet",
+            "cross_mixer": "rposnet,attention",
+            "length_ratio": "1.25",
+        },
     ],
     ids=lambda options: options["mixer"],
 )
