@@ -5,7 +5,7 @@ import dataclasses
 import inspect
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -37,23 +37,61 @@ def show(options: argparse.Namespace) -> None:
     """Print what the options of posnet-mixers ask for."""
     if options.options and options.mixer is None:
         raise UsageError(f"--options: of which mixer? Choose one of: {', '.join(mixer_names())}.")
+    if options.mixer and "," in options.mixer:
+        _show_layers(options)
+        return
     mixer = _named(options.mixer) if options.mixer else None
     if mixer and not mixer.places and (options.options or options.memory or options.crossbars):
         raise UsageError(f"{mixer.name} is a mixer of grids alone, which no --arch has. Give --grid, as --grid 14x14.")
-    asked = {_of_grid: options.grid, _of_memory: options.memory, _of_crossbars: options.crossbars}
-    if make := next((make for make, is_asked in asked.items() if is_asked), None):
-        rows, shown, title, remark = make(options, [mixer.name] if mixer else mixer_names(bool(options.grid)))
-        if options.json:
-            _print_json(rows)
-        else:
-            _print_table(options, shown, title)
-            _print_text(remark)
+    if make := _asked(options):
+        _print_report(options, make(options, [mixer.name] if mixer else mixer_names(bool(options.grid))))
     elif mixer is None:
         _show_list(options)
     elif options.options:
         _show_options(options, mixer)
     else:
         _show_mixer(options, mixer)
+
+
+def _asked(options: argparse.Namespace) -> Callable[[argparse.Namespace, Sequence[str]], _Report] | None:
+    """Return what makes the report that the options ask for, or None."""
+    asked = {_of_grid: options.grid, _of_memory: options.memory, _of_crossbars: options.crossbars}
+    return next((make for make, is_asked in asked.items() if is_asked), None)
+
+
+def _print_report(options: argparse.Namespace, report: _Report) -> None:
+    rows, shown, title, remark = report
+    if options.json:
+        _print_json(rows)
+    else:
+        _print_table(options, shown, title)
+        _print_text(remark)
+
+
+def _show_layers(options: argparse.Namespace) -> None:
+    """Print the costs of a model whose layers have different mixers."""
+    if options.options or options.grid:
+        what = "--options" if options.options else "--grid"
+        raise UsageError(f"{what} {options.mixer}: these are several mixers. Give one.")
+    mixers = ",".join(_named(name.strip()).name for name in options.mixer.split(","))
+    _print_report(options, (_asked(options) or _of_layers)(options, [mixers]))
+
+
+def _of_layers(options: argparse.Namespace, mixers: Sequence[str]) -> _Report:
+    (name,) = mixers
+    trained, stored = counting.costs(name, options.size, options.words, options.length)
+    texts = {options.size: name}
+    texts |= {
+        title: _lines(_millions(getattr(cost, figure)) for cost in (trained, stored))
+        for title, figure in (("parameters", "parameters"), (f"operations, N={options.length}", "operations"))
+    }
+    return (
+        *([{"mixer": name, "trained": trained._asdict(), "stored energies": stored._asdict()}], [texts], None),
+        "Mixers of the layers of encoder and decoder, with attention in the decoder for those that cannot stand there. "
+        f"Parameters of the whole model with {options.words:,} words in one dictionary and 128 positions. Operations: "
+        "multiplications in a self-attention of the encoder, the mean of its layers. Second figures: with stored "
+        "energies.",
+    )
 
 
 def _named(name: str) -> type[TokenMixer]:

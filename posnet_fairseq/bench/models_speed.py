@@ -29,6 +29,7 @@ from posnet_fairseq.shared.schema import check_range
 from posnet_fairseq.text import synthetic
 from posnet_fairseq.transformer.architectures import options_of
 from posnet_fairseq.transformer.model import Transformer
+from posnet_fairseq.transformer.placement import in_short
 from posnet_fairseq.transformer.sizes import SIZES
 
 BASELINE = "fairseq transformer"
@@ -60,7 +61,7 @@ def build_models(task: SimpleNamespace, mixers: Sequence[str], size: str, positi
     """Return fairseq's model of a size, the baseline, and posnet's with each mixer, by name."""
     models: dict[str, nn.Module] = {BASELINE: fairseq_transformer(task, size, positions)}
     for mixer in mixers:
-        arch = get_mixer(mixer, "--mixers").arch
+        arch = in_short(mixer.split(",")) if "," in mixer else get_mixer(mixer, "--mixers").arch
         models[f"{arch}_{size}"] = mixer_transformer(task, mixer, size, positions)
     return models
 

@@ -25,13 +25,19 @@ def build(
     device: str = "meta",
     **options: str | bool | int,
 ) -> Transformer:
-    """Return a model of a size with shared embeddings, in evaluation mode; its weights take no memory on ``meta``."""
+    """Return a model of a size with shared embeddings, in evaluation mode; its weights take no memory on ``meta``.
+
+    `mixer` is as in :func:`posnet_fairseq.transformer.architectures.options_of`.
+    """
     with torch.device(device):
         return build_transformer(options_of(mixer, size, max_positions, **options), words, words).eval()
 
 
 class Cost(NamedTuple):
-    """Parameters of a model, and multiplications of a self-attention in its encoder for one sentence."""
+    """Parameters of a model, and multiplications of a self-attention in its encoder for one sentence.
+
+    Where the mixers of its layers differ, their mean, without a formula.
+    """
 
     parameters: int
     formula: str | None  # that the mixer declares
@@ -39,7 +45,13 @@ class Cost(NamedTuple):
 
 
 def costs(mixer: str, size: str, words: int, length: int) -> tuple[Cost, Cost]:
-    """Return costs of a model in training, and with stored energies."""
+    """Return costs of a model in training, and with stored energies; `mixer` is as in :func:`build`."""
+    if "," in mixer:
+        with NoRandomNumbers():
+            model = build(mixer, size, words)
+        found = _mean_cost(model, length)
+        precompute(model)
+        return found, _mean_cost(model, length)
     built = _different_layers(mixer, size)
     with NoRandomNumbers():
         model = build(mixer, size, words, encoder_layers=built, decoder_layers=built)
@@ -90,6 +102,12 @@ def _cost(model: Transformer, length: int, more: int) -> Cost:
     mixer: Any = encoder[0].self_attn
     others = more * (parameter_count(encoder[-1]) + parameter_count(decoder[-1]))
     return Cost(parameter_count(model) + others, mixer.operations_formula, multiplications(mixer, length))
+
+
+def _mean_cost(model: Transformer, length: int) -> Cost:
+    layers: Any = model.encoder.layers
+    operations = sum(multiplications(layer.self_attn, length) for layer in layers) // len(layers)
+    return Cost(parameter_count(model), None, operations)
 
 
 def multiplications(mixer: TokenMixer, length: int) -> int:

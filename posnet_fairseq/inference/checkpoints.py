@@ -19,7 +19,7 @@ import torch
 
 from posnet_fairseq.inference.search.search_settings import ENTRY, recorded_search
 from posnet_fairseq.mixers.bases.mixer_options import choices, plain_type
-from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
+from posnet_fairseq.mixers.bases.mixer_settings import named_mixers
 from posnet_fairseq.registry import mixer_names, option_fields
 from posnet_fairseq.shared import errors
 from posnet_fairseq.shared.errors import DamagedError, UsageError, about, unreadable
@@ -36,7 +36,11 @@ Weights = dict[str, torch.Tensor]
 MADE = ("averaged", "precomputed", "copied")
 POSITION_LIMITS = ("max_source_positions", "max_target_positions")
 # Options that may be None in a trained model, besides those of mixers that it does not have.
-_OPEN = "gate cross_gate position_embedding length_ratio encoder_embed_path decoder_embed_path weight_noise_on".split()
+_OPEN = (
+    *("gate", "encoder_gate", "decoder_gate", "cross_gate"),
+    *("position_embedding", "encoder_position_embedding", "decoder_position_embedding"),
+    *("length_ratio", "encoder_embed_path", "decoder_embed_path", "weight_noise_on"),
+)
 _EMBEDDINGS = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
 _LARGEST, _LONGEST = 10**9, 4096  # numbers, and texts (such as paths), among options
 
@@ -78,9 +82,8 @@ def read_checkpoint(path: str | Path) -> State:
 def check_plugin(path: str | Path, arch: str, options: State, plugin: object) -> None:
     """Refuse a model whose mixers are of a plugin that was not imported; `plugin` is its folder or name, or None."""
     known = arch in (*archs(), *gpt_archs())
-    mixers = [name for name in map(options.get, PLACE_OPTIONS.values()) if isinstance(name, str)]
     name = Path(plugin).name if isinstance(plugin, str) else ""
-    if name not in ("", "posnet_fairseq") and not (known and set(mixers) <= set(mixer_names())):
+    if name not in ("", "posnet_fairseq") and not (known and named_mixers(options) <= set(mixer_names())):
         raise UsageError(
             f"{path} is the model {arch:.100} of the plugin {name:.100}. Give its folder, --user-dir {plugin:.200}; in "
             f"Python, import {name:.100} first."

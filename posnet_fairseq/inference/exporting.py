@@ -18,7 +18,6 @@ from posnet_fairseq.inference.model_loading import build_model, weights_of
 from posnet_fairseq.inference.search_options import text_options
 from posnet_fairseq.inference.shortlist import make_shortlist
 from posnet_fairseq.inference.vocabularies import read_vocabulary, refuse_other_dictionaries
-from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
 from posnet_fairseq.shared.errors import UsageError, about, flag
 from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.files import new_folder
@@ -27,6 +26,7 @@ from posnet_fairseq.shared.user_dir import imported
 from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import write_rules
+from posnet_fairseq.transformer.placement import in_short, mixers_at, places
 
 GROWTH = 1.5  # tables of energies are stored unless they make the weights larger than this
 # What an option needs: its packages, and the extra of posnet's that has them.
@@ -128,8 +128,9 @@ def readme(name: str, state: State, weights: Weights, vocabulary: Vocabulary, da
 
 def _facts(state: State, weights: Weights, vocabulary: Vocabulary, data: Path) -> Iterator[tuple[str, str]]:
     options = state["cfg"]["model"]
-    mixers = {place: options.get(option) for place, option in PLACE_OPTIONS.items()}
-    yield "token mixers", ", ".join(f"{place}: {mixer}" for place, mixer in mixers.items() if mixer)
+    cfg = checkpoints.model_options(state)
+    mixers = {place: in_short(mixer.name for mixer in mixers_at(cfg, place)) for place in places(cfg)}
+    yield "token mixers", ", ".join(f"{place}: {mixer}" for place, mixer in mixers.items())
     for side in ("encoder", "decoder"):
         if options.get(f"{side}_layers"):
             shape = (options[f"{side}_{what}"] for what in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads"))

@@ -28,7 +28,7 @@ from posnet_fairseq.inference import checkpoints
 from posnet_fairseq.inference.checkpoints import State, Weights, is_language_model
 from posnet_fairseq.inference.search.search_settings import ENTRY, recorded_search
 from posnet_fairseq.inference.vocabularies import languages_of
-from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
+from posnet_fairseq.mixers.bases.mixer_settings import named_mixers
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import DamagedError, UsageError, unreadable
 from posnet_fairseq.shared.files import check_file, read_small, replacing, utf8_name, write_lines
@@ -145,9 +145,7 @@ def _shared(options: dict[str, Any]) -> dict[str, str]:
 
 def plugin_of(options: dict[str, Any]) -> str:
     """Return the package whose mixers a model of these options has, "" if all are of posnet."""
-    packages = {
-        get_mixer(name).__module__.partition(".")[0] for name in map(options.get, PLACE_OPTIONS.values()) if name
-    }
+    packages = {get_mixer(name).__module__.partition(".")[0] for name in named_mixers(options)}
     return max(packages - {"posnet_fairseq"}, default="")
 
 

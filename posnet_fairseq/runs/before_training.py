@@ -26,7 +26,14 @@ FREE = (
     *("dropout", "attention_dropout", "shared_attention_dropout", "activation_dropout"),
     *("weight_noise", "weight_noise_on"),
     *("encoder_layerdrop", "decoder_layerdrop", "encoder_embed_path", "decoder_embed_path"),
-    *("checkpoint_activations", "offload_activations", "length_ratio", "max_source_positions", "max_target_positions"),
+    *(
+        "checkpoint_activations",
+        "offload_activations",
+        "compile",
+        "length_ratio",
+        "max_source_positions",
+        "max_target_positions",
+    ),
 )
 BYTES = 12  # of a parameter in a checkpoint: itself and Adam's two moments, in float32
 
@@ -166,9 +173,13 @@ def check_beginning(path: Path, model: torch.nn.Module, cfg: Any) -> None:
     from posnet_fairseq.inference.checkpoints import known_options, model_arch, read_checkpoint
     from posnet_fairseq.inference.stored_energies import has_tables
     from posnet_fairseq.inference.vocabularies import read_vocabulary, refuse_other_dictionaries
+    from posnet_fairseq.registry import option_fields
 
     state, folder = read_checkpoint(path), Path(cfg.task.data)
-    saved, names = state["cfg"]["model"], {option.name for option in known_options(state)} - set(FREE)
+    # What an earlier version had no option of is as by default, except what its mixers read.
+    saved = {each.name: each.default for each in known_options(state) if each.name not in option_fields()}
+    saved |= state["cfg"]["model"]
+    names = {option.name for option in known_options(state)} - set(FREE)
     pairs = {name: (saved[name], cfg.model.get(name)) for name in sorted(names & saved.keys())}
     pairs["arch"] = model_arch(state), cfg.model._name
     different = [

@@ -72,7 +72,7 @@ def training(settings: RunSettings, data: TranslationData, device: Device, repor
         *("--log-format", "json", "--log-interval", -(-settings.interval // 10)),
         *(("--tensorboard-logdir", settings.run / "tensorboard") if settings.tensorboard else ()),
         *_placed(device, world),
-        *settings.options.split(),
+        *settings.model_options,
     ]
     launch = ["fairseq-train"] if world == 1 else _launcher(settings, device.processes)
     return Training(launch, list(map(str, arguments)), world)
@@ -80,7 +80,7 @@ def training(settings: RunSettings, data: TranslationData, device: Device, repor
 
 def tried(settings: RunSettings) -> list[str]:
     """Return arguments of fairseq-train that tell whether it understands the options of a run."""
-    own = [*_method(settings), *settings.options.split(), *settings.plugin]
+    own = [*_method(settings), *settings.model_options, *settings.plugin]
     return list(map(str, [settings.data_folder, "--arch", settings.arch, *own]))
 
 
@@ -223,6 +223,6 @@ def _options(settings: RunSettings) -> dict[str, Any]:
         parser.add_argument(flag(field.name), **how)
     parser.add_argument("--criterion")
     try:
-        return vars(parser.parse_known_args(settings.options.split())[0])
+        return vars(parser.parse_known_args(settings.model_options)[0])
     except argparse.ArgumentError as error:
         refuse("options", settings.options, f"{error}.")

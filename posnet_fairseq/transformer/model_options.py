@@ -21,9 +21,12 @@ def _of_task() -> Any:
     return field(default=None, metadata={"of_task": True})
 
 
+_OR_EACH = ", or one for each layer, such as rposnet,rposnet,attention"
+
+
 @dataclass
 class _DecoderOptions:
-    decoder_self_mixer: str | None = _option("token mixer of the decoder's self-attention")
+    decoder_self_mixer: str | None = _option(f"token mixer of the decoder's self-attention{_OR_EACH}")
     gate: Gate | None = _option("gate of the self-attention mixers (default: each mixer's own)")
     position_embedding: PositionEmbedding | None = _option("kind of positions (default: each side's mixer's own)")
     decoder_layers: int | None = _option("decoder layers")
@@ -59,8 +62,16 @@ class _LanguageModelOptions(_DecoderOptions):
 
 @dataclass
 class _TransformerOptions(_DecoderOptions):
-    encoder_self_mixer: str | None = _option("token mixer of the encoder's self-attention")
-    cross_mixer: str | None = _option("token mixer between decoder and encoder (default: attention)")
+    encoder_self_mixer: str | None = _option(f"token mixer of the encoder's self-attention{_OR_EACH}")
+    cross_mixer: str | None = _option(f"token mixer between decoder and encoder{_OR_EACH} (default: attention)")
+    encoder_gate: Gate | None = _option("gate of the encoder's self-attention (default: --gate)")
+    decoder_gate: Gate | None = _option("gate of the decoder's self-attention (default: --gate)")
+    encoder_position_embedding: PositionEmbedding | None = _option(
+        "kind of positions of the encoder (default: --position-embedding)"
+    )
+    decoder_position_embedding: PositionEmbedding | None = _option(
+        "kind of positions of the decoder (default: --position-embedding)"
+    )
     cross_gate: Gate | None = _option("gate of the cross-attention mixer (default: none)")
     length_ratio: str | None = _option(
         "γ of position-based and relative cross-attention: source tokens per target token, a number, or auto: "
@@ -91,7 +102,7 @@ def _with_mixer_options(class_name: str, base: type) -> type:
         raise ValueError(f"mixers declare options that the model has already: {', '.join(sorted(clashes))}")
     fields: list[Any] = []
     for name, option in option_fields().items():
-        annotation: Any = str if per_layer(option) else option.type  # "4,8,16": see placement.of_layer
+        annotation: Any = str if per_layer(option) else option.type  # "4,8,16": see placement.by_layer
         fields.append((name, annotation | None, field(default=None, metadata=dict(option.metadata))))
     return dataclasses.make_dataclass(class_name, fields, bases=(base,))
 

@@ -57,8 +57,9 @@ TABLE = {
         "seed batch_size batch_size_valid dataset_impl data_buffer_size tpu use_plasma_view plasma_path",
     },
     MixerTransformerConfig: {
-        HONORED: f"{_DECODER[HONORED]} encoder_self_mixer cross_mixer cross_gate length_ratio encoder_layers "
-        "encoder_embed_dim encoder_ffn_embed_dim encoder_attention_heads share_all_embeddings max_source_positions",
+        HONORED: f"{_DECODER[HONORED]} encoder_self_mixer cross_mixer encoder_gate decoder_gate cross_gate "
+        "encoder_position_embedding decoder_position_embedding length_ratio encoder_layers encoder_embed_dim "
+        "encoder_ffn_embed_dim encoder_attention_heads share_all_embeddings max_source_positions",
         WITHOUT_EFFECT: f"{_DECODER[WITHOUT_EFFECT]} encoder_layerdrop encoder_embed_path weight_noise weight_noise_on",
     },
     MixerLanguageModelConfig: {

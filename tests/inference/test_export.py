@@ -229,6 +229,13 @@ def test_a_folder_is_written_whole_or_not_at_all(data, capsys, monkeypatch):
         {"mixer": "lightconv", "lightconv_global_context": True, "position_embedding": "none"},
         {"mixer": "attention", "decoder_self_mixer": "gated_deltanet"},
         {"mixer": "attention", "decoder_self_mixer": "linear_attention"},
+        {
+            "mixer": "attention",
+            "encoder_self_mixer": "lightconv,attention",
+            "decoder_self_mixer": "attention,rposnet",
+            "cross_mixer": "rposnet,attention",
+            "length_ratio": "1.25",
+        },
     ],
     ids=lambda options: options.get("decoder_self_mixer", options["mixer"]),
 )
