@@ -9,6 +9,7 @@ from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import read_small
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.text.card import ADVICE, CARD, WHAT, DatasetCard, FileNames
+from posnet_fairseq.text.dictionary import dictionary_file
 from posnet_fairseq.text.subwords import ANOTHER_FILE, Merges, SentencePieces, Subwords
 from posnet_fairseq.text.tokenizers import Tokenizer, spaces_around
 
@@ -151,6 +152,16 @@ def companion(card_path: Path, name: str, card: DatasetCard) -> Path:
     return path
 
 
+def check_dictionary(folder: str | Path, language: str) -> None:
+    """Refuse a language's dictionary in a dataset's folder if it is not the one that the dataset was made with.
+
+    A language model's language is "". Data without a card, or without a dictionary, are not checked.
+    """
+    name, card = dictionary_file(language), DatasetCard.read_if_whole(folder)
+    if card.hash_of(name) and Path(folder, name).exists():
+        companion(Path(folder, CARD), name, card)
+
+
 def write_rules(folder: Path, data: Path, languages: tuple[str, str], **text: Any) -> None:
     """Write a card with what translation needs of it, and the files of subwords that it names.
 
@@ -160,7 +171,9 @@ def write_rules(folder: Path, data: Path, languages: tuple[str, str], **text: An
     if not isinstance(chosen, Pipeline):
         return
     rules, card = DatasetCard(source_lang=languages[0], target_lang=languages[1]), DatasetCard()
-    kind, given = next(((name, text[name]) for name in ("bpe_codes", "sentencepiece_model") if text.get(name)), ("", ""))
+    kind, given = next(
+        ((name, text[name]) for name in ("bpe_codes", "sentencepiece_model") if text.get(name)), ("", "")
+    )
     if given and not _is_of_card(given, data, languages, kind):
         rules.words = dict(zip(languages, (chosen.source, chosen.target), strict=True))
         files: FileNames = str(Path(given).absolute())
