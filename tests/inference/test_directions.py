@@ -4,7 +4,7 @@ import pytest
 from fairseq.data.data_utils import load_indexed_dataset
 
 from posnet_data_prep.prepare import main as prepare
-from posnet_fairseq.cli import average, precompute, translate
+from posnet_fairseq.cli import average, export, precompute, translate
 from posnet_fairseq.inference import translating
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.shared.errors import UsageError
@@ -100,7 +100,8 @@ def test_lines_are_split_as_for_training_in_both_directions(data, tmp_path):
         trained = model(run / "checkpoint1.pt", folder, (source, target))
         average.main([str(run), "--num", "1", "--out", str(run / "mean.pt")])
         precompute.main([str(trained), "--out", str(run / "fast.pt")])
-        for given in ([trained], [trained, trained], [run / "mean.pt"], [run / "fast.pt"]):
+        export.main([str(trained), "--out", str(run / "folder")])
+        for given in ([trained], [trained, trained], [run / "mean.pt"], [run / "fast.pt"], [run / "folder"]):
             assert_splits_as_the_data(translator(*given), folder, pair, source, target)
 
 

@@ -151,3 +151,9 @@ def test_spaces_around_lines():
             assert spaces_around(f"{before}a \u00a0b{after}") == (before, "a \u00a0b", after)
     assert spaces_around("❤\ufe0f ") == ("", "❤\ufe0f", " ")
     assert spaces_around(" \t") == (" \t", "", "")
+
+
+def test_a_language_model_reads_the_spaces_around_its_text(codes, tmp_path):
+    (tmp_path / "dataset.json").write_text(json.dumps({"bpe_codes": "codes"}))
+    pipeline = pipeline_of(tmp_path, ("", ""))
+    assert pipeline.parts(" a b ") == ("", " a b ", "")
