@@ -83,8 +83,8 @@ class TranslationModel(SearchableModel):
         """Translate a line, or lines.
 
         Args:
-            lines: a line of plain text, or a sequence of lines. A blank line is translated to "". Spaces around a line are
-                not translated, and stand around its translation.
+            lines: a line of plain text, or a sequence of lines. A blank line is translated to "". Spaces around a line
+                are not translated, and stand around its translation.
             nbest: return as :class:`Translation` the best translations of each line, at most this number and at most
                 `beam`. Default: return the text of the best one.
             attention: with `nbest`, return cross-attention weights.
