@@ -3,6 +3,7 @@
 import argparse
 import functools
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -11,6 +12,7 @@ from rich.table import Table
 
 from posnet_data_prep import command_line
 from posnet_data_prep.command_line import Preparation
+from posnet_data_prep.dataset import Recipe
 from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
 from posnet_data_prep.pipeline.publish import publish, published_before, sentences
@@ -93,7 +95,8 @@ def report_result(out: Path, stages: Path, asked: Preparation, report: ProgressR
         for reason, count in card.dropped.items():
             report.say(f"  {count:>{width},}  {_REASONS[reason]}")
     lowercase = any(words.is_lowercase for words in card.words.values())
-    for sentence in sentences(card.restored or {}, card.sentences or {}, lowercase):
+    normal_form = "".join(words.normal_form for words in card.words.values())  # only sources have one
+    for sentence in sentences(card.restored or {}, card.sentences or {}, lowercase, normal_form):
         report.say(f"{sentence}.")
     for note in card.notes or []:
         report.say(f"note: {note}.")
@@ -118,9 +121,17 @@ def main(options: argparse.Namespace) -> None:
     before = published_before(out, stages)
     _refuse_inputs_within(options)
     asked = command_line.preparation(options, stages, downloads)
-    pipeline = DatasetPipeline(asked.read, asked.languages, asked.recipe, options.workers, asked.like)
+
+    def pipeline_by(recipe: Recipe) -> DatasetPipeline:
+        return DatasetPipeline(asked.read, asked.languages, recipe, options.workers, asked.like)
+
+    pipeline = pipeline_by(asked.recipe)
     if before == pipeline.goal.key:
         report.say(f"{out} is up to date.")
+        return
+    if before == pipeline_by(replace(asked.recipe, normal_form="")).goal.key and options.normalize is None:
+        # Made by an earlier version, as models may have been trained on it.
+        report.say(f"{out} is up to date, without --normalize {asked.recipe.normal_form}, which is the default now.")
         return
     check_folder(out)
     if asked.files:

@@ -167,7 +167,7 @@ def _notes(pipeline: DatasetPipeline) -> Iterator[str]:
 
 
 def restoration(folder: Path, pipeline: DatasetPipeline) -> dict[str, dict[str, Restored]]:
-    """Return, of each set but the training set and of each language, how its text comes back.
+    """Return, of each set but the training set and of each language, how its text, sources normalized, comes back.
 
     The binarized tokens in a dataset's folder are decoded, as a perfect system would write them.
     """
@@ -185,7 +185,8 @@ def restoration(folder: Path, pipeline: DatasetPipeline) -> dict[str, dict[str, 
             lines = np.split(tokens, np.cumsum(sizes)[:-1])
             decoded = [tokenizer.join(subwords.join(dictionary.string(line.tolist()))) for line in lines]
             text = (folder / f"{name}.{language}").read_bytes().decode().split("\n")[:-1]
-            expected = [line.lower() for line in text] if tokenizer.is_lowercase else text
+            expected = [tokenizer.normalized(line) for line in text]
+            expected = [line.lower() for line in expected] if tokenizer.is_lowercase else expected
             changed = sum(one != other for one, other in zip(decoded, expected, strict=True))
             bleu = 100.0
             if changed and is_pair:
@@ -196,16 +197,17 @@ def restoration(folder: Path, pipeline: DatasetPipeline) -> dict[str, dict[str, 
 
 
 def sentences(
-    restored: Mapping[str, Mapping[str, Restored]], lines: Mapping[str, int], lowercase: bool
+    restored: Mapping[str, Mapping[str, Restored]], lines: Mapping[str, int], lowercase: bool, normal_form: str
 ) -> Iterator[str]:
     """Yield sentences, without periods, about the sets that lost something: the test sets, if there are any.
 
-    `lowercase`: whether tokens are in lower case, as which the text then counts.
+    `lowercase`: whether tokens are in lower case, as which the text then counts; `normal_form`: likewise, of sources.
     """
     lossy = [(name, language, of) for name, sides in restored.items() for language, of in sides.items() if of.changed]
     if not lossy:
         names = " and ".join(", ".join(restored).rsplit(", ", 1))  # valid, test and test1
         how = "in lower case" if lowercase else "as it was"
+        how += f", sources as --normalize {normal_form} changes them" if normal_form else ""
         yield f"every line of {names} comes back from its tokens {how}"
     for name, language, of in [one for one in lossy if one[0] != "valid"] or lossy:
         most = "" if of.bleu is None else f"; a perfect system would score BLEU {of.bleu:.1f}"

@@ -6,6 +6,7 @@ Importing this module does all of them.
 import argparse
 import dataclasses
 import functools
+import itertools
 import os
 import types
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from unittest import mock
 
 import numpy
 import torch
-from fairseq import checkpoint_utils, optim, options, utils
+from fairseq import checkpoint_utils, optim, options, tasks, utils
 from fairseq.data import indexed_dataset
 from fairseq.data.iterators import EpochBatchIterator
 from fairseq.optim import composite
@@ -29,6 +30,8 @@ from posnet_fairseq.inference.weights import MIXERS
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import end_orphan
 from posnet_fairseq.text.binary_format import check
+from posnet_fairseq.text.dictionary import Dictionary, dictionary_file
+from posnet_fairseq.text.pipeline import check_dictionary
 
 
 def _replaces(owner: Any, name: str) -> Callable[[Callable], Callable]:
@@ -70,6 +73,37 @@ def check_data_when_it_is_loaded(make: Callable, path: str, impl: str, *args: An
         if sizes is not None and not len(sizes):
             raise UsageError(f"{path}.idx: this set has no sentences. Binarize a text that has some.")
     return make(path, impl, *args, **kwargs)
+
+
+@_replaces(tasks, "setup_task")
+def refuse_dictionaries_of_other_data(setup: Callable, cfg: Any, **kwargs: Any) -> Any:
+    """Refuse data whose dictionaries are not those that it was binarized with, before it is read.
+
+    fairseq 0.12.3 takes the numbers of all directories of ``DATA:MORE`` for words of the first one's dictionaries.
+    Remove this when fairseq compares the dictionaries.
+    """
+    task = setup(cfg, **kwargs)
+    known = task.cfg or task.args  # of a legacy task, as language models have
+    languages = [getattr(known, f"{side}_lang", None) for side in ("source", "target")]
+    if all(languages):
+        read = {languages[0]: task.source_dictionary, languages[1]: task.target_dictionary}
+    else:  # a language model's, or a task without words
+        read = {"": task.dictionary} if hasattr(task, "dictionary") else {}
+    folders = [Path(folder) for folder in utils.split_paths(getattr(known, "data", None) or "")]
+    for folder, (language, dictionary) in itertools.product(folders, read.items()):
+        check_dictionary(folder, language)
+        path, first = (each / dictionary_file(language) for each in (folder, folders[0]))
+        # A task may append symbols of its own.
+        if (
+            path != first
+            and path.is_file()
+            and (own := Dictionary.load(path).symbols) != dictionary.symbols[: len(own)]
+        ):
+            raise UsageError(
+                f"{path} differs from {first}, so its data have other numbers for words. Prepare the text with the "
+                f"first: posnet-prepare corpus --like {folders[0]} --train FILE FILE ..."
+            )
+    return task
 
 
 @_replaces(checkpoint_utils, "load_checkpoint_to_cpu")

@@ -18,6 +18,7 @@ from posnet_fairseq.shared.output_paths import check_for_fairseq
 from posnet_fairseq.shared.schema import read_yaml
 from posnet_fairseq.shared.user_dir import import_user_dir
 from posnet_fairseq.text.card import CARD, DatasetCard
+from posnet_fairseq.text.pipeline import check_dictionary
 from posnet_fairseq.transformer.sizes import SIZES
 
 STAGES = ("prepare", "train", "average", "precompute", "translate", "score")
@@ -285,5 +286,7 @@ class TranslationData:
         if not all(text and re.fullmatch(r"[\w.-]+", text) for text in found):
             raise UsageError(f"{path} does not say both languages: it is no dataset for translation.")
         source, target, key = map(str, found)
+        for language in (source, target):
+            check_dictionary(folder, language)
         tests = tuple(name for name in card.sentences or () if name.startswith("test")) or cls.test_sets
         return cls(source, target, key, tests, card.is_lowercase(target))

@@ -1,5 +1,6 @@
 """What posnet does with every option of fairseq's tasks and models: the one table, and the refusals in it."""
 
+import argparse
 import dataclasses
 import multiprocessing
 import signal
@@ -8,7 +9,7 @@ import sys
 import types
 
 import pytest
-from fairseq import checkpoint_utils, options
+from fairseq import checkpoint_utils, options, tasks
 from fairseq.data import EpochBatchIterator, RawLabelDataset
 from fairseq.tasks.language_modeling import LanguageModelingConfig
 from fairseq.tasks.translation import TranslationConfig
@@ -193,3 +194,30 @@ def test_no_worker_outlives_a_training_that_is_killed_while_it_starts(tmp_path):
         done = subprocess.run([sys.executable, "-c", ENDS_WHILE_A_WORKER_STARTS, tmp_path], stderr=errors)
         assert done.returncode == -signal.SIGKILL, errors.seek(0) or errors.read()
     wait_until(lambda: not processes_of(tmp_path), "a worker waits for batches")
+
+
+@pytest.mark.parametrize("task", ["translation", "language_modeling"])
+def test_data_of_other_dictionaries_are_refused(tmp_path, task):
+    """fairseq itself would train on the numbers of other words from the second epoch on."""
+    names = ("dict.xx.txt", "dict.yy.txt") if task == "translation" else ("dict.txt",)
+    words = {"first": "abc", "same": "abc", "other": "acb"}
+    for folder, symbols in words.items():
+        (tmp_path / folder).mkdir()
+        for name in names:
+            (tmp_path / folder / name).write_text("".join(f"{symbol} 1\n" for symbol in symbols))
+    languages = {"source_lang": "xx", "target_lang": "yy"} if task == "translation" else {}
+
+    def begin(*folders):
+        data = ":".join(str(tmp_path / folder) for folder in folders)
+        config = TranslationConfig if languages else LanguageModelingConfig
+        return tasks.setup_task(
+            argparse.Namespace(task=task, **dataclasses.asdict(config()) | languages | {"data": data})
+        )
+
+    assert len(begin("first", "same").source_dictionary) == 7
+    with pytest.raises(UsageError, match=rf"other/{names[0]} differs from \S+first/{names[0]}, so its data have other"):
+        begin("first", "same", "other")
+    (tmp_path / "other" / names[0]).unlink()  # as far as it can be known
+    for name in names[1:]:
+        (tmp_path / "other" / name).unlink()
+    begin("first", "other")
