@@ -1,7 +1,6 @@
 """Scoring from Python."""
 
 import io
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -27,9 +26,9 @@ from posnet_eval.statistics.results import Comparison
 from posnet_eval.statistics.scoring import compare
 from posnet_fairseq.shared.errors import UsageError, called_from_python
 from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.text.plain import LINE
 
 SYSTEM = "system"  # name of a single system without one
-_LINE = re.compile(r"[^\n\0\ud800-\udfff]*")
 _RENAMED = {"source": "sources", "reference": "references", "system": "hypotheses"}  # options as arguments
 
 
@@ -164,7 +163,7 @@ def _text(given: object, name: str) -> Text:
         return Path(given)
     lines = tuple(given) if _is_ordered(given) else (None,)
     for number, line in enumerate(lines, 1):
-        if not isinstance(line, str) or not _LINE.fullmatch(line):
+        if not isinstance(line, str) or not LINE.fullmatch(line):
             raise UsageError(
                 f"{name}: item {number} of {given!r:.60} is no line of text. Give a pathlib.Path, or a sequence of "
                 "lines of type str, without line breaks, NUL characters and halves of surrogate pairs."

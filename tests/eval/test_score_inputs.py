@@ -102,6 +102,15 @@ def test_a_table_is_refused(data, capsys, name):
     assert f"{name} is a table: each line has a tab." in refused(capsys, *USUAL)
 
 
+def test_annotated_translations_are_scored_by_their_text(data, capsys):
+    """As outputs and as references."""
+    expected = run(capsys, *USUAL, "--json")
+    for name in ("good.txt", "test.de"):
+        lines = Path(name).read_text().splitlines()
+        write(data / name, [f"{number} ||| {line} ||| -0.250000" for number, line in enumerate(lines)])
+    assert run(capsys, *USUAL, "--json") == expected
+
+
 # --- bad files: everything is said at once, and nothing is scored
 
 
