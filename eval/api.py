@@ -7,8 +7,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeGuard
 
-from rich.console import Console
-
 from posnet_eval.inputs.loading import load
 from posnet_eval.inputs.plan import (
     MODELS,
@@ -25,7 +23,7 @@ from posnet_eval.report.tables import show
 from posnet_eval.statistics.results import Comparison
 from posnet_eval.statistics.scoring import compare
 from posnet_fairseq.shared.errors import UsageError, called_from_python
-from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.shared.progress import ProgressReporter, plain_console
 from posnet_fairseq.text.plain import LINE
 
 SYSTEM = "system"  # name of a single system without one
@@ -38,7 +36,7 @@ class Result(Comparison):
 
     def __repr__(self) -> str:
         file = io.StringIO()
-        show(self, Console(file=file, width=80, height=25, highlight=False, color_system=None))
+        show(self, plain_console(file=file, width=80, height=25, color_system=None))
         return "\n".join(line.rstrip() for line in file.getvalue().rstrip().split("\n"))
 
 

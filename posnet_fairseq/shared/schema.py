@@ -79,15 +79,30 @@ class TextLoader(_Strict, yaml.BaseLoader):
     """Loader that leaves all scalars as they are written: 7e-4, off."""
 
 
+class Written(str):
+    """A number as it is written in a file, where Python would write it in another way: 007, 0x10, 1_000, 3.10, .inf."""
+
+    __slots__ = ("number",)
+    number: float  # what YAML reads
+
+    def __new__(cls, text: str, number: float) -> "Written":
+        """Return the text of a number."""
+        self = super().__new__(cls, text)
+        self.number = number
+        return self
+
+
 class PlainLoader(_Strict, yaml.SafeLoader):
-    """Loader of plain data: texts, numbers, switches, lists and mappings. Times and dates are texts."""
+    """Loader of plain data: texts, numbers (see :class:`Written`), switches, lists and mappings. Dates are texts."""
 
     def number_or_text(self, node: yaml.ScalarNode) -> object:
         """Return a number, or a text with a colon or of many digits as it is: YAML would read 12:30 as 750."""
         text = self.construct_scalar(node)
         if ":" in text or len(text) > _MOST_DIGITS or node.tag.endswith(":timestamp"):
             return text
-        return self.construct_yaml_int(node) if node.tag.endswith(":int") else self.construct_yaml_float(node)
+        is_int = node.tag.endswith(":int")
+        number: float = self.construct_yaml_int(node) if is_int else self.construct_yaml_float(node)
+        return number if str(number) == text else Written(text, number)
 
 
 for _kind in ("int", "float", "timestamp"):

@@ -33,9 +33,8 @@ _NOTHING = re.compile(r"(?: \|\|\| )+$")  # beside a blank line
 _JSON = re.compile(r'\s*\{"line": ?\d+, ?"text": ?"')  # and with --json
 # What every line of a file may have that is not text alone, and how to get the text.
 _NOT_TEXT: dict[str, Callable[[str], object]] = {
-    "is a table: each line has a tab. Give a file of text alone, for instance the first column, which cut -f1 prints.": (
-        lambda line: "\t" in line
-    ),
+    "is a table: each line has a tab. Give a file of text alone, for instance the first column, which cut -f1 "
+    "prints.": lambda line: "\t" in line,
     "has ||| in each line, as lists of n best translations and parallel text for word aligners have. Give a file of "
     "text alone.": lambda line: _BAR in line,
     "has a number in each line, as posnet-translate --score-translations prints them. Give a file of text.": (

@@ -1,6 +1,7 @@
 """What all commands have in common: options, exit codes, and ends of their output."""
 
 import argparse
+import io
 import os
 import re
 import subprocess
@@ -14,7 +15,7 @@ from posnet_fairseq.shared import common_options, records
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import run_attached
-from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.shared.progress import ProgressReporter, plain_console
 from support.commands import COMMANDS, ROOT, run_program
 
 every_command = pytest.mark.parametrize("name", COMMANDS)
@@ -204,3 +205,14 @@ class TestModule:
         assert completed("posnet-translate", "--dtype", "b") == ["bf16"]
         assert completed("posnet-bench", "mod") == ["models"]
         assert completed("posnet-run", "debian.en-d") == ["debian.en-de"]
+
+
+def test_text_is_printed_as_it_is():
+    """Consoles of rich that take names for markup or emoji are made nowhere."""
+    files = [path for folder in ("posnet_fairseq", "eval", "data_prep") for path in (ROOT / folder).rglob("*.py")]
+    assert [path.name for path in files if re.search(r"\bConsole\(|\brprint\(|rich\.markup", path.read_text())] == [
+        "progress.py"
+    ]
+    file = io.StringIO()
+    plain_console(file=file, width=80).print("[b]:car:[/b] [link=x]1[/link]")
+    assert file.getvalue() == "[b]:car:[/b] [link=x]1[/link]\n"
