@@ -87,8 +87,9 @@ def score(
         language_pair: as "en-de", which chooses BLEU's tokenizer and TER's units; default: for files, their endings.
         groups: the group of each of the N lines, such as its domain, of 20 at most; ``test_sets[0].by_group`` has their
             scores.
-        test: "bs" (paired bootstrap) or "ar" (approximate randomization), over sentences only, with sacreBLEU's p;
-            default: over sentences and seeds if a system has several runs, else "bs".
+        test: "shift" (two-sided paired bootstrap), "bs" (paired bootstrap) or "ar" (approximate randomization), over
+            sentences only, "bs" and "ar" with sacreBLEU's p; default: over sentences and seeds if a system has several
+            runs, else "shift".
         resamples: number of resamples of the bootstrap.
         trials: number of trials of approximate randomization.
         seed: seed of both.

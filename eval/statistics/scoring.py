@@ -41,7 +41,7 @@ def compare(plan: Plan, all_texts: Sequence[Texts], report: ProgressReporter) ->
         if cache.full:
             report.say(f"the cache {cache.path} could not be written ({cache.full}): the next run computes this again.")
     several = any(len(outputs) > 1 for texts in all_texts for outputs in texts.outputs.values())
-    test = plan.test or (SEEDS if several else "bs")
+    test = plan.test or (SEEDS if several else "shift")
     results = []
     for texts, of_texts in zip(all_texts, zip(*runs, strict=True), strict=True):
         with report.stage(f"significance on {texts.name}"):

@@ -96,7 +96,7 @@ def test_a_user_without_a_home_has_a_temporary_cache(monkeypatch, tmp_path, caps
 
 def test_runs_that_are_the_same_count_once(data, capsys):
     """However often an output is given, it is the same system, and no test gains or loses by it."""
-    for test in ("bs", "ar"):
+    for test in ("shift", "bs", "ar"):
         found = []
         for name in ("twin.txt", "third.txt"):
             shutil.copy("good.txt", name)
