@@ -128,8 +128,8 @@ def installed_versions(*packages: str) -> dict[str, str]:
 def read_json(path: Path) -> object:
     """Return the content of a JSON file, None if it is not there or damaged, whatever the damage."""
     try:
-        return json.loads(read_small(path))
-    except (RecursionError, ValueError):
+        return schema.loads(read_small(path))
+    except ValueError:
         return None
 
 
