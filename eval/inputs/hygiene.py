@@ -175,6 +175,15 @@ def unspaced_script(lines: Sequence[str]) -> str | None:
     return max(UNSPACED, key=lambda script: counts[script])
 
 
+def can_be(code: str, lines: Sequence[str]) -> bool:
+    """Return whether a text can be in a language: of one without spaces, more than a few letters are in its script."""
+    own = [script for script, (_, codes) in UNSPACED.items() if code in codes]
+    counts: Counter[str] = Counter()
+    for line in lines if own else ():
+        counts.update(letters(line))
+    return sum(counts[script] for script in own) >= COMMON * counts.total()
+
+
 @functools.lru_cache(maxsize=1)  # systems share the reference
 def _scripts(lines: tuple[str, ...]) -> Scripts:
     """Return the scripts of more than a few letters of a text."""
