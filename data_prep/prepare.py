@@ -16,7 +16,7 @@ from posnet_data_prep.pipeline.sets import LONGEST_WORD
 from posnet_data_prep.sources.download import URL_STARTS, Downloads
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.disk import are_on_one_disk, free_bytes, refuse_too_little_disk
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.files import check_folder, check_stdout
 from posnet_fairseq.shared.progress import ProgressReporter, amount, plain_console, shown
 from posnet_fairseq.shared.stages import exclusive_lock, pending, run
@@ -44,7 +44,7 @@ def show_datasets(downloads: Downloads) -> None:
         here = sum(downloads.cached(file) is not None for file in dataset.files)
         licenses = "; ".join(dict.fromkeys(file.license for file in dataset.files))
         size = sum(file.size or 0 for file in dataset.files)
-        cached = f"{here} of {len(dataset.files)} files"
+        cached = f"{here} of {counted(len(dataset.files), 'file')}"
         table.add_row(name, f"{dataset.pairs['train']:,}", _bytes(size) if size else "?", cached, licenses)
     console = plain_console()
     console.print(table)

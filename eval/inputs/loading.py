@@ -8,10 +8,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
-from posnet_eval.inputs.hygiene import UNSPACED, can_be, counted, first_misaligned_line, unspaced_script
+from posnet_eval.inputs.hygiene import UNSPACED, can_be, first_misaligned_line, unspaced_script
 from posnet_eval.inputs.plan import Lines, Plan, TestSet, Text
 from posnet_eval.metrics.base import WITHOUT_SPACES
-from posnet_fairseq.shared.errors import UsageError, option, visible
+from posnet_fairseq.shared.errors import UsageError, counted, option, visible
 from posnet_fairseq.shared.files import is_blank, read_lines
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.text.languages import BLEU_TOKENIZERS, bleu_tokenizer, code_of, tag_of
@@ -132,7 +132,7 @@ class _Loader:
         if count > MOST_GROUPS:
             problem = f"{count:,} groups"
         elif len(groups) != expected:
-            problem = counted(len(groups))
+            problem = counted(len(groups), "line")
         elif odd:
             problem = f"no name, or invisible characters, in line {odd:,}"
         else:
@@ -158,8 +158,8 @@ class _Loader:
         if len(lines) != len(reference):
             first = first_misaligned_line(lines, reference)
             self.problems.append(
-                f"{name} has {len(lines):,} lines, the reference {len(reference):,}; line {first:,} is the first that "
-                "seems out of step."
+                f"{name} has {counted(len(lines), 'line')}, the reference {len(reference):,}; line {first:,} is the "
+                "first that seems out of step."
             )
 
     def _check_subwords(self, name: str, lines: Lines, others: Iterable[str]) -> None:
@@ -201,7 +201,7 @@ class _Loader:
 
 
 def _language(text: Text | None, lines: Lines) -> str:
-    """Return the language that a file's ending is the tag of, "" if its lines cannot be in it: test.my may be German."""
+    """Return the language that a file's ending is the tag of, "" if its lines cannot be in it, as German in test.my."""
     tag = tag_of(text) if isinstance(text, Path) else ""
     return tag if can_be(code_of(tag), lines) else ""
 

@@ -15,7 +15,7 @@ from posnet_eval.metrics.base import FloatArray, Metric
 from posnet_eval.statistics import significance
 from posnet_eval.statistics.results import Bucket, Difference, MetricInfo, Score, TestSetResult
 from posnet_eval.statistics.significance import Runs, SeedVariance
-from posnet_fairseq.shared.errors import visible
+from posnet_fairseq.shared.errors import counted, visible
 from posnet_fairseq.text.languages import bleu_tokenizer
 
 FEWEST_LINES = 30  # of a test set for which a bootstrap means something
@@ -161,7 +161,7 @@ def _remarks(texts: Texts, plan: Plan) -> Iterator[hygiene.Remark]:
         yield hygiene.Remark("", why)
     count = len(texts.references[0])
     if count < FEWEST_LINES:
-        few = hygiene.counted(count)
+        few = counted(count, "line")
         yield hygiene.Remark("", f"only {few}: intervals and p-values mean little below {FEWEST_LINES}")
     yield from hygiene.given_remarks(texts.sources, texts.references)
     for name, runs in texts.outputs.items():

@@ -5,7 +5,7 @@ import importlib
 import json
 
 from posnet_fairseq.shared.common_options import add_grid_options, parsed_by
-from posnet_fairseq.shared.errors import flag
+from posnet_fairseq.shared.errors import counted, flag
 from posnet_fairseq.shared.files import check_stdout, path_text
 from posnet_fairseq.shared.progress import plain_console, print_table
 from posnet_fairseq.shared.schema import check_numbers
@@ -92,4 +92,4 @@ def main(options: argparse.Namespace) -> None:
             console.print(shown)
         else:
             print_table(shown, console)
-    console.print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, seed 1")
+    console.print(f"{counted(torch.get_num_threads(), 'thread')}, torch {torch.__version__}, seed 1")

@@ -9,7 +9,7 @@ from typing import Any
 from posnet_fairseq.inference.arguments import CTRANSLATE2, SHORTLIST
 from posnet_fairseq.inference.search_options import add_text_options
 from posnet_fairseq.shared.common_options import parsed_by
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.files import LARGE, a_path, check_place, path_text
 from posnet_fairseq.shared.records import Record, read_json
 
@@ -71,7 +71,7 @@ def _scores_of(checkpoint: Path) -> list[str]:
             (scores,) = test_set["scores"].values()
             search = ", ".join(f"{name.removeprefix('--')} {settings[name]}" for name in ("--beam", "--lenpen"))
             return [
-                f"Test set of the data, {test_set['size']:,} sentences; {search}.",
+                f"Test set of the data, {counted(test_set['size'], 'sentence')}; {search}.",
                 "",
                 *(
                     f"- {metric['label']} {scores[metric['name']]['value']:.2f} (`{metric['signature']}`)"

@@ -156,5 +156,6 @@ def shown(path: str | os.PathLike[str]) -> str:
 def amount(number: float, unit: str) -> str:
     """Return a number with its unit for display: ``1,234 lines``, ``5.6 MB``."""
     if unit != "bytes":
-        return f"{number:,.1f} {unit}" if 0 < number < 10 and number % 1 else f"{number:,.0f} {unit}"
+        text = f"{number:,.1f}" if 0 < number < 10 and number % 1 else f"{number:,.0f}"
+        return f"{text} {unit.removesuffix('s') if text == '1' else unit}"
     return f"{number / 1e9:,.2f} GB" if number >= 1e8 else f"{number / 1e6:,.1f} MB"

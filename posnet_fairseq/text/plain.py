@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from posnet_fairseq.shared.errors import UsageError, about
+from posnet_fairseq.shared.errors import UsageError, about, counted
 from posnet_fairseq.shared.files import input_name, is_blank, iterate_lines
 from posnet_fairseq.shared.schema import parse_json
 
@@ -52,7 +52,9 @@ def read_parallel(*paths: str | Path) -> list[list[str]]:
     """Return the lines of several texts that belong together line by line; refuse different numbers of lines."""
     files = [list(iterate_text(path)) for path in paths]
     if len({len(lines) for lines in files}) > 1:
-        counts = ", ".join(f"{path} has {len(lines)} lines" for path, lines in zip(paths, files, strict=True))
+        counts = ", ".join(
+            f"{path} has {counted(len(lines), 'line')}" for path, lines in zip(paths, files, strict=True)
+        )
         raise UsageError(f"{counts}, but they belong together line by line. Nothing was done; correct the files first.")
     return files
 
