@@ -12,7 +12,7 @@ import numpy as np
 from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
 from posnet_data_prep.pipeline.sets import IN_TRAINING, NOT_NFC, ODD, dropped_pairs
 from posnet_fairseq import __version__
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.records import are_intact
 from posnet_fairseq.shared.stages import LOCK, PARTIAL, remove
@@ -161,8 +161,8 @@ def _notes(pipeline: DatasetPipeline) -> Iterator[str]:
         tokenized.update(pipeline.read.counts.get(name, {}).get("tokenized", {}))
     for file, lines in tokenized.items():
         yield (
-            f"{file} looks tokenized: {lines:,} lines end in a space and a period. A model trained on it expects "
-            "tokenized input; for a model that translates plain text, give plain text"
+            f"{file} looks tokenized: {counted(lines, 'line ends', 'lines end')} in a space and a period. A model "
+            "trained on it expects tokenized input; for a model that translates plain text, give plain text"
         )
 
 
@@ -211,4 +211,5 @@ def sentences(
         yield f"every line of {names} comes back from its tokens {how}"
     for name, language, of in [one for one in lossy if one[0] != "valid"] or lossy:
         most = "" if of.bleu is None else f"; a perfect system would score BLEU {of.bleu:.1f}"
-        yield f"{of.changed:,} of {lines[name]:,} lines of {name}.{language} are not restored from their tokens{most}"
+        are = "is not restored from its" if of.changed == 1 else "are not restored from their"
+        yield f"{of.changed:,} of {counted(lines[name], 'line')} of {name}.{language} {are} tokens{most}"

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Console
-from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
@@ -22,7 +20,7 @@ from posnet_fairseq.ops.fourier import LONGEST_PRODUCT
 from posnet_fairseq.ops.grid import Grid
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError, flag
-from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.shared.progress import ProgressReporter, plain_console
 from posnet_fairseq.shared.schema import check_range
 from posnet_fairseq.transformer.model_options import TransformerOptions, per_layer
 from posnet_fairseq.transformer.sizes import SIZES, of_arch
@@ -226,11 +224,11 @@ def _show_options(options: argparse.Namespace, mixer: type[TokenMixer]) -> None:
     elif options.markdown:
         _print_table(options, rows)
     else:
-        console = Console(highlight=False)
+        console = plain_console()
         for row in rows:
             named = f"{row['option']} {row['values']}".rstrip()
-            console.print(f"{named}   default: {row['default']}", markup=False, style="bold")
-            console.print(Padding(escape(row["meaning"]), (0, 0, 0, 4)))
+            console.print(f"{named}   default: {row['default']}", style="bold")
+            console.print(Padding(row["meaning"], (0, 0, 0, 4)))
 
 
 def _of_grid(options: argparse.Namespace, mixers: Sequence[str]) -> _Report:
@@ -309,7 +307,7 @@ def _print_json(value: object) -> None:
 
 
 def _print_text(text: str) -> None:
-    Console(highlight=False).print(text, markup=False)
+    plain_console().print(text)
 
 
 def _print_table(options: argparse.Namespace, rows: Sequence[Mapping[str, str]], title: str | None = None) -> None:
@@ -326,5 +324,5 @@ def _print_table(options: argparse.Namespace, rows: Sequence[Mapping[str, str]],
         justify: Any = "right" if is_number else "left"
         table.add_column(column, no_wrap=number == 0 or is_number, overflow="fold", justify=justify)
     for row in rows:
-        table.add_row(*map(escape, row.values()))
-    Console(highlight=False).print(table, end="\n\n")
+        table.add_row(*row.values())
+    plain_console().print(table, end="\n\n")

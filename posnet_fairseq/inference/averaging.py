@@ -15,7 +15,7 @@ from posnet_fairseq.inference.checkpoints import State, Weights
 from posnet_fairseq.inference.stored_energies import has_tables
 from posnet_fairseq.inference.vocabularies import data_folder, languages_of
 from posnet_fairseq.inference.weights import refuse_not_finite
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.selection import best_and_following
 
 # checkpoint3.pt (an epoch) and checkpoint_3_1500.pt (updates), but not their copies such as checkpoint_best.pt.
@@ -52,8 +52,8 @@ def numbered_checkpoints(folder: str | Path) -> list[SavedCheckpoint]:
         other = found.setdefault(checkpoint.updates, checkpoint)
         if other is not checkpoint and not _same_step(other.path, path):
             raise UsageError(
-                f"{other.path} and {path} both have {other.updates} updates and different weights, so they are of "
-                "different runs. Move those of one run to another folder."
+                f"{other.path} and {path} both have {counted(other.updates, 'update')} and different weights, so they "
+                "are of different runs. Move those of one run to another folder."
             )
     if not found:
         raise UsageError(f"{folder} holds no numbered checkpoints, as checkpoint3.pt. Check the path of --save-dir.")
@@ -120,8 +120,8 @@ def lost_best(run: Sequence[SavedCheckpoint], best: SavedCheckpoint | None) -> s
     if any(as_good) or best.updates in {checkpoint.updates for checkpoint in run}:
         return None
     return (
-        f"the best checkpoint of the run ({best.metric} {best.valid:.4f} after {best.updates} updates) was not kept, "
-        "so the best of the others counts; train with a larger --keep-interval-updates to keep it."
+        f"the best checkpoint of the run ({best.metric} {best.valid:.4f} after {counted(best.updates, 'update')}) was "
+        "not kept, so the best of the others counts; train with a larger --keep-interval-updates to keep it."
     )
 
 
@@ -131,8 +131,8 @@ def choose(run: Sequence[SavedCheckpoint], number: int) -> list[SavedCheckpoint]
         raise UsageError(f"--num {number}: give 1 or more, {len(run)} at most: there are that many checkpoints.")
     if number > len(run):
         raise UsageError(
-            f"--num {number}: there are only {len(run)} checkpoints. Give {len(run)} or less, or train with a smaller "
-            "--save-interval-updates and a larger --keep-interval-updates to keep more."
+            f"--num {number}: only {counted(len(run), 'checkpoint')} found. Give {len(run)} or less, or train with a "
+            "smaller --save-interval-updates and a larger --keep-interval-updates to keep more."
         )
     valid = [checkpoint.valid for checkpoint in run]
     return [run[index] for index in best_and_following(valid, number, any(checkpoint.maximize for checkpoint in run))]

@@ -32,6 +32,7 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.progress import console
 from posnet_fairseq.shared.records import digest, sealed
+from posnet_fairseq.shared.schema import loads
 from posnet_fairseq.text.dictionary import Dictionary
 from posnet_fairseq.text.synthetic import dictionary
 from posnet_fairseq.transformer.decoder import DecoderState
@@ -226,7 +227,7 @@ def write_checked(model: Any, folder: Path) -> None:
             f"{SENTENCES - same} of {SENTENCES} random sentences are translated otherwise by onnxruntime: nothing was "
             "written. Please report this with the versions that posnet-doctor prints."
         )
-    facts = json.loads((folder / FACTS).read_text())
+    facts = loads((folder / FACTS).read_text())
     hashes = {path.name: digest(path, "sha256") for path in sorted(folder.glob("*.onnx"))}
     write_lines(folder / FACTS, [json.dumps(sealed(facts | {"files": hashes}), indent=1)])
     print(

@@ -14,7 +14,7 @@ import torch
 from posnet_fairseq.inference.stored_energies import parameter_count
 from posnet_fairseq.runs.training import Training, most_kept
 from posnet_fairseq.shared.disk import refuse_too_little_disk
-from posnet_fairseq.shared.errors import DamagedError, UsageError, about, flag, last_error
+from posnet_fairseq.shared.errors import DamagedError, UsageError, about, counted, flag, last_error
 from posnet_fairseq.shared.failures import explain
 from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.progress import amount, shown
@@ -219,5 +219,5 @@ def check_disk(folder: Path, parameters: int, checkpoints: int, others: Sequence
     size, folders = BYTES * parameters, [folder, *others]
     here = sum(path.stat().st_size for each in folders for path in each.glob("*.pt"))
     runs = f"{len(folders)} runs, each with " if others else ""
-    with about(f"{runs}{checkpoints} checkpoints of {amount(size, 'bytes')}"):
+    with about(f"{runs}{counted(checkpoints, 'checkpoint')} of {amount(size, 'bytes')}"):
         refuse_too_little_disk(folder, size * checkpoints * len(folders) - here)

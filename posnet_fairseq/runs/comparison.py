@@ -16,7 +16,7 @@ from posnet_fairseq.runs.command_stage import last_attempt
 from posnet_fairseq.runs.run_settings import TranslationData
 from posnet_fairseq.runs.training import gpu_memory, progress, training_speed
 from posnet_fairseq.shared.command import NO_READER
-from posnet_fairseq.shared.errors import UsageError, flag, visible
+from posnet_fairseq.shared.errors import UsageError, counted, flag, visible
 from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.processes import run_attached
 from posnet_fairseq.shared.records import Record
@@ -93,7 +93,7 @@ def data_sentence(folder: Path) -> str:
     counts = ", ".join(f"{count:,} {name}" for name, count in (card.sentences or {}).items())
     words = " and ".join(f"{count:,} ({language})" for language, count in (card.vocabulary or {}).items())
     dropped = sum((card.dropped or {}).values())
-    removed = f"; {dropped:,} training pairs removed by cleaning" if dropped else ""
+    removed = f"; {counted(dropped, 'training pair')} removed by cleaning" if dropped else ""
     return f"Data: {visible(folder.name)}; pairs: {counts}; vocabulary: {words}{removed}."
 
 

@@ -1,6 +1,7 @@
 """What all commands have in common: options, exit codes, and ends of their output."""
 
 import argparse
+import io
 import os
 import re
 import subprocess
@@ -12,9 +13,9 @@ import pytest
 from posnet_fairseq import __version__
 from posnet_fairseq.shared import common_options, records
 from posnet_fairseq.shared.common_options import parsed_by
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.processes import run_attached
-from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.shared.progress import ProgressReporter, amount, plain_console
 from support.commands import COMMANDS, ROOT, run_program
 
 every_command = pytest.mark.parametrize("name", COMMANDS)
@@ -204,3 +205,26 @@ class TestModule:
         assert completed("posnet-translate", "--dtype", "b") == ["bf16"]
         assert completed("posnet-bench", "mod") == ["models"]
         assert completed("posnet-run", "debian.en-d") == ["debian.en-de"]
+
+
+def test_numbers_have_their_units():
+    """And no other number of things is printed with a unit that is plural only, where it can be 1."""
+    assert [counted(number, "line") for number in (0, 1, 2000)] == ["0 lines", "1 line", "2,000 lines"]
+    assert [counted(number, "entry is", "entries are") for number in (1, 2)] == ["1 entry is", "2 entries are"]
+    assert [amount(number, "lines") for number in (1, 1.04, 1.5, 0, 1000)] == [
+        *("1 line", "1.0 lines", "1.5 lines", "0 lines", "1,000 lines")
+    ]
+    files = [path for folder in ("posnet_fairseq", "eval", "data_prep") for path in (ROOT / folder).rglob("*.py")]
+    plain = r"\{(?:len\([^{}]*\)|[\w.]*(?:count|cores|threads)\(\))(?::,)?\} (?:lines|threads|GPUs|cores)\b"
+    assert not [(path.name, found) for path in files if (found := re.findall(plain, path.read_text()))]
+
+
+def test_text_is_printed_as_it_is():
+    """Consoles of rich that take names for markup or emoji are made nowhere."""
+    files = [path for folder in ("posnet_fairseq", "eval", "data_prep") for path in (ROOT / folder).rglob("*.py")]
+    assert [path.name for path in files if re.search(r"\bConsole\(|\brprint\(|rich\.markup", path.read_text())] == [
+        "progress.py"
+    ]
+    file = io.StringIO()
+    plain_console(file=file, width=80).print("[b]:car:[/b] [link=x]1[/link]")
+    assert file.getvalue() == "[b]:car:[/b] [link=x]1[/link]\n"

@@ -135,6 +135,11 @@ def test_what_is_printed_is_what_python_returns(printed, small_model):
         assert (values["line"], values["text"], tuple(values["words"])) == (number, GIVEN[number], each.words)
 
 
+def test_annotated_translations_are_scored_by_their_text(printed):
+    listed = [f"{number} ||| {line} ||| -0.500000" for number, line in enumerate(GIVEN)]
+    assert printed(given=listed) == printed()
+
+
 def test_processes_score_the_same(printed):
     options = "--max-tokens", "5", "--json"
     assert printed("--processes", "2", *options) == printed("--processes", "1", *options)
