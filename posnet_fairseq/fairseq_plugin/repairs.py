@@ -7,6 +7,8 @@ import argparse
 import dataclasses
 import functools
 import itertools
+import logging
+import math
 import os
 import types
 from collections.abc import Callable
@@ -28,10 +30,12 @@ from posnet_fairseq.fairseq_plugin.training_options import check_training_option
 from posnet_fairseq.inference.checkpoints import data_types
 from posnet_fairseq.inference.weights import MIXERS
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.processes import end_orphan
+from posnet_fairseq.shared.processes import end_orphan, has_semaphores
 from posnet_fairseq.text.binary_format import check
 from posnet_fairseq.text.dictionary import Dictionary, dictionary_file
 from posnet_fairseq.text.pipeline import check_dictionary
+
+logger = logging.getLogger(__name__)
 
 
 def _replaces(owner: Any, name: str) -> Callable[[Callable], Callable]:
@@ -181,6 +185,29 @@ def resume_fine_tuning_with_other_batches(load: Callable, cfg: Any, trainer: Any
     return load(cfg, trainer, **kwargs)
 
 
+@_replaces(checkpoint_utils, "load_checkpoint")
+def leave_finished_trainings(load: Callable, cfg: Any, trainer: Any, **kwargs: Any) -> Any:
+    """Let a training that is finished and started again, as by a queue of jobs, end as it is.
+
+    fairseq 0.12.3 asks whether to stop after an update only: each start would make one more, and other checkpoints.
+    Remove this when it asks before the first.
+    """
+    extra_state, batches = load(cfg, trainer, **kwargs)
+    updates, limits = trainer.get_num_updates(), trainer.cfg.optimization
+    without_better = 0 if cfg.reset_meters else (extra_state or {}).get("patience", {}).get("num_runs", 0)
+    reasons = {
+        f"--max-update {limits.max_update}": 0 < limits.max_update <= updates,
+        f"--stop-time-hours {limits.stop_time_hours}": 0
+        < limits.stop_time_hours
+        < trainer.cumulative_training_time() / 3600,
+        f"--patience {cfg.patience}": 0 < cfg.patience <= without_better,
+    }
+    if updates and (found := [reason for reason, is_met in reasons.items() if is_met]):
+        logger.info(f"the training is finished: {updates} updates, {', '.join(found)}")
+        return extra_state, types.SimpleNamespace(next_epoch_idx=math.nan)  # there is no next epoch
+    return extra_state, batches
+
+
 @_replaces(EpochBatchIterator, "_get_iterator_for_epoch")
 def fork_workers(make: Callable, batches: EpochBatchIterator, *args: Any, **kwargs: Any) -> Any:
     """Let Python 3.14 fork the workers that read batches, as earlier versions do, and end those of a killed training.
@@ -189,7 +216,12 @@ def fork_workers(make: Callable, batches: EpochBatchIterator, *args: Any, **kwar
     training, and that stays when the training is killed. Remove this when fairseq gives its loaders a context, and
     torch's workers no longer wait for good if the training is killed while they start: they look for their parent late,
     and take whoever adopts orphans for it.
+
+    Without a /dev/shm that can be written the training reads the batches itself: workers need it.
     """
+    if batches.num_workers and not has_semaphores():
+        logger.warning("/dev/shm cannot be written: batches are read without workers, as with --num-workers 0")
+        batches.num_workers, batches.persistent_workers = 0, False
     context = "fork" if batches.num_workers else None
     end = functools.partial(end_orphan, os.getpid())
     forking = functools.partial(torch.utils.data.DataLoader, multiprocessing_context=context, worker_init_fn=end)

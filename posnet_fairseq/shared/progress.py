@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,8 @@ from posnet_fairseq.shared.errors import visible
 
 SHORT = 0.1  # seconds; shorter stages get no line
 BETWEEN = 10_000  # rows between two changes of a bar
+
+_UNDECODED = re.compile("[\udc80-\udcff]+")  # bytes, as Python keeps them in paths
 
 _Row = TypeVar("_Row")
 
@@ -149,8 +152,15 @@ class Bar:
 
 
 def shown(path: str | os.PathLike[str]) -> str:
-    """Return a path, or a text that contains one, in a printable form: bytes that are not UTF-8 are replaced."""
-    return os.fsencode(path).decode("utf-8", errors="replace")
+    r"""Return a path, or a text that contains one, in a printable form: bytes that are no text are written as ``\xe9``.
+
+    A path of a command line has characters by the user's locale, and half surrogate pairs for what that does not know.
+    Where that is UTF-8 after all, as in the locale C, it becomes text.
+    """
+    text = _UNDECODED.sub(
+        lambda match: match[0].encode(errors="surrogateescape").decode(errors="backslashreplace"), os.fspath(path)
+    )
+    return text.encode(errors="backslashreplace").decode()
 
 
 def amount(number: float, unit: str) -> str:

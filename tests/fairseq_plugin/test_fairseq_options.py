@@ -176,6 +176,31 @@ def test_workers_that_read_batches_are_forked(buffered):
     assert list(batches.next_epoch_itr(shuffle=False)) == [[4], [3]]
 
 
+WITHOUT_SEMAPHORES = """
+import _multiprocessing, runpy
+
+class SemLock(_multiprocessing.SemLock):
+    def __new__(cls, *arguments, **options):
+        raise PermissionError(13, "Permission denied")
+
+_multiprocessing.SemLock = SemLock
+repair = runpy.run_path({script!r})["repair"]
+repair()
+import posnet_fairseq.fairseq_plugin.repairs
+from fairseq import pdb
+from fairseq.data import EpochBatchIterator, RawLabelDataset
+batches = EpochBatchIterator(RawLabelDataset([3, 4]), lambda read: read, [[1], [0]], num_workers=1)
+print(list(batches.next_epoch_itr(shuffle=False)), pdb.set_trace.__name__)
+"""
+
+
+@pytest.mark.thorough  # 5 s
+def test_fairseq_needs_no_semaphores():
+    """Some containers have no /dev/shm that can be written."""
+    done = python(WITHOUT_SEMAPHORES.format(script=optional_types.__file__))
+    assert done.stdout.splitlines()[-1:] == ["[[4], [3]] set_trace"], done.stderr
+
+
 ENDS_WHILE_A_WORKER_STARTS = """
 import os, random, signal, time
 import posnet_fairseq.fairseq_plugin.repairs
