@@ -26,7 +26,7 @@ from posnet_fairseq.shared.errors import DamagedError, UsageError, about, unread
 from posnet_fairseq.shared.failures import explain_unreadable
 from posnet_fairseq.shared.files import check_place, replacing
 from posnet_fairseq.transformer.architectures import archs, gpt_archs
-from posnet_fairseq.transformer.model_options import LanguageModelOptions, TransformerOptions
+from posnet_fairseq.transformer.model_options import language_model_fields, translation_model_fields
 
 # Content of a checkpoint, and its tensors by name.
 State = dict[str, Any]
@@ -208,8 +208,7 @@ def model_options(state: State) -> Namespace:
 
 def known_options(state: State) -> tuple[dataclasses.Field, ...]:
     """Return the options that a model of this architecture has."""
-    config: Any = LanguageModelOptions if is_language_model(state) else TransformerOptions
-    return dataclasses.fields(config)
+    return language_model_fields() if is_language_model(state) else translation_model_fields()
 
 
 def _fault_of_option(option: dataclasses.Field, value: Any) -> str | None:

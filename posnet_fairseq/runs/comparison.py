@@ -1,6 +1,5 @@
 """The report of finished runs: their figures beside their scores, and their curves."""
 
-import dataclasses
 import itertools
 import re
 import statistics
@@ -231,11 +230,11 @@ def _besides_mixer(cfg: Any) -> dict[str, str]:
     """Return the options of a translation model by flag, without its mixers' own; the decoder's mixer is one."""
     from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
     from posnet_fairseq.registry import option_fields
-    from posnet_fairseq.transformer.model_options import TransformerOptions
+    from posnet_fairseq.transformer.model_options import translation_model_fields
     from posnet_fairseq.transformer.placement import gate_at, position_kind
 
     mixers = PLACE_OPTIONS.values()
-    names = {option.name for option in dataclasses.fields(TransformerOptions)} - option_fields().keys() - {*mixers}
+    names = {option.name for option in translation_model_fields()} - option_fields().keys() - {*mixers}
     same = cfg.decoder_self_mixer == cfg.encoder_self_mixer
     options = {name: getattr(cfg, name) for name in names} | {
         "decoder_self_mixer": "as the encoder" if same else cfg.decoder_self_mixer,

@@ -2,14 +2,14 @@
 
 import dataclasses
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field
 from typing import Any
 
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer, mixer_names, option_fields
 from posnet_fairseq.shared.errors import UsageError, flag
-from posnet_fairseq.transformer.model_options import LanguageModelOptions, TransformerOptions
+from posnet_fairseq.transformer.model_options import language_model_fields, translation_model_fields
 from posnet_fairseq.transformer.option_checks import check
 from posnet_fairseq.transformer.placement import mixer_at, places
 from posnet_fairseq.transformer.sizes import GPT_SIZES, SIZES, of_arch
@@ -37,7 +37,7 @@ def options_of(mixer: str, size: str, max_positions: int, **options: Any) -> Nam
 def apply_arch(cfg: Any, mixer: str, size: str) -> None:
     """Fill the options that the user left open with those of a mixer and a size of :data:`SIZES`, and check all.
 
-    `cfg` is a Namespace or DictConfig with the fields of :data:`TransformerOptions`; a second call changes nothing.
+    `cfg` is a Namespace or DictConfig with :func:`translation_model_fields`; a second call changes nothing.
     """
     arch = f"{get_mixer(mixer).arch}_{size}"
     _check_task(cfg, "max_source_positions", f"{arch} is a translation model", "translation")
@@ -46,7 +46,7 @@ def apply_arch(cfg: Any, mixer: str, size: str) -> None:
     decoder = mixer if "decoder" in get_mixer(mixer).places else "attention"
     values: dict[str, Any] = {"encoder_self_mixer": mixer, "decoder_self_mixer": decoder, "cross_mixer": "attention"}
     values |= shape.of_side("encoder") | shape.of_side("decoder") | {"activation_fn": "relu", "dropout": shape.dropout}
-    _complete(cfg, values, TransformerOptions, lambda mixer, option: of_arch(mixer, option, shape))
+    _complete(cfg, values, translation_model_fields(), lambda mixer, option: of_arch(mixer, option, shape))
     if cfg.length_ratio is not None and not mixer_at(cfg, "cross").reads_length_ratio:
         raise UsageError(
             f"--length-ratio {cfg.length_ratio}: --cross-mixer {mixer_at(cfg, 'cross').name} does not read it. "
@@ -58,7 +58,7 @@ def apply_arch(cfg: Any, mixer: str, size: str) -> None:
 def apply_gpt_arch(cfg: Any, mixer: str, size: str) -> None:
     """Fill the open options of a language model of Translution (Fan et al., 2025) Table 7, and check all.
 
-    `cfg` is a Namespace or DictConfig with the fields of :data:`LanguageModelOptions`.
+    `cfg` is a Namespace or DictConfig with :func:`language_model_fields`.
     """
     _check_task(cfg, "tokens_per_sample", f"gpt_{size}_{mixer} is a language model", "language_modeling")
     if cfg.tokens_per_sample < 1:
@@ -71,7 +71,7 @@ def apply_gpt_arch(cfg: Any, mixer: str, size: str) -> None:
     if mixer_at(cfg, "decoder").position_embedding != "none":
         values["position_embedding"] = "learned"
     # Translution is the paper's own here: every offset in every layer.
-    _complete(cfg, values, LanguageModelOptions, lambda _, option: getattr(shape, option.name, option.default))
+    _complete(cfg, values, language_model_fields(), lambda _, option: getattr(shape, option.name, option.default))
     check(cfg)
 
 
@@ -82,10 +82,10 @@ def _check_task(cfg: Any, option: str, what: str, task: str) -> None:
 
 
 def _complete(
-    cfg: Any, values: Mapping[str, Any], config: type, option_value: Callable[[type[TokenMixer], Field], Any]
+    cfg: Any, values: Mapping[str, Any], fields: Iterable[Field], option_value: Callable[[type[TokenMixer], Field], Any]
 ) -> None:
     """Fill what is open from `values`, defaults and, for mixers, `option_value`; refuse what no chosen mixer reads."""
-    _fill(cfg, {option.name: option.default for option in dataclasses.fields(config)})
+    _fill(cfg, {option.name: option.default for option in fields})
     _fill(cfg, values)
     _fill(cfg, {"attention_dropout": cfg.dropout})
     mixers = list(dict.fromkeys(mixer_at(cfg, place) for place in places(cfg)))
