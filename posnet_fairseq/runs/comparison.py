@@ -208,7 +208,7 @@ def options_of(checkpoint: Path) -> Any:
     """Return the options of a model, as attributes."""
     from posnet_fairseq.inference.checkpoints import model_options, read_checkpoint
 
-    return model_options(read_checkpoint(checkpoint))
+    return model_options(read_checkpoint(checkpoint, with_weights=False))
 
 
 def differences(checkpoints: Mapping[str, Path], baseline: str) -> list[str]:
