@@ -22,7 +22,7 @@ from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.progress import ProgressReporter, plain_console
 from posnet_fairseq.shared.schema import check_range
-from posnet_fairseq.transformer.model_options import TransformerOptions, per_layer
+from posnet_fairseq.transformer.model_options import per_layer, translation_model_fields
 from posnet_fairseq.transformer.sizes import SIZES, of_arch
 
 COMMON = ("gate", "cross_gate", "position_embedding", "length_ratio")
@@ -142,7 +142,7 @@ def _millions(number: float) -> str:
 def option_rows(mixer: type[TokenMixer]) -> Iterator[tuple[str, str, str, str]]:
     """Yield the options that models with a mixer read: flag, values, default, help."""
     own = dataclasses.fields(mixer.Config)
-    common = [field for field in dataclasses.fields(TransformerOptions) if field.name in COMMON]
+    common = [field for field in translation_model_fields() if field.name in COMMON]
     defaults = {"gate": mixer.default_gate, "cross_gate": "none", "position_embedding": mixer.position_embedding}
     defaults["length_ratio"] = "auto"
     for field in [*own, *common]:

@@ -173,7 +173,7 @@ def _convert(trained: dict[str, Any], vocabulary: Vocabulary, folder: Path) -> s
     if importlib.util.find_spec("ctranslate2") is None:
         return ""
     for path, model in trained.items():
-        cfg = model_options(read_model(path))
+        cfg = model_options(read_model(path, with_weights=False))
         with contextlib.suppress(UsageError):
             ctranslate2_export.check_model(cfg, path)
             ctranslate2_export.write(model, cfg, vocabulary, folder)

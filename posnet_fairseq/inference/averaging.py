@@ -68,7 +68,7 @@ def numbered_checkpoints(folder: str | Path) -> list[SavedCheckpoint]:
 
 
 def _saved(path: Path) -> SavedCheckpoint:
-    state = checkpoints.read_checkpoint(path)
+    state = checkpoints.read_checkpoint(path, with_weights=False)
     extra, settings = state.get("extra_state", {}), state["cfg"].get("checkpoint", {})
     common = state["cfg"].get("common")
     try:
@@ -144,23 +144,26 @@ def average(paths: Sequence[Path]) -> State:
     Where all of them have moving averages of the weights (--store-ema), it is the mean of these. Its ``extra_state``
     has the number of checkpoints with moving averages as "moving", if there are any.
     """
-    state = checkpoints.read_checkpoint(paths[-1])
+    moving = 0
+    for path in paths:
+        state = checkpoints.read_checkpoint(path, with_weights=False)
+        moving += bool(_moving_averages(path, state))
     if has_tables(state["model"]):
         raise UsageError(
             f"{paths[-1]} is precomputed: the mean of its tables is not the table of mean weights. Average the "
             "checkpoints of the training, then precompute the result."
         )
-    moving = sum(bool(_moving_averages(path, checkpoints.read_checkpoint(path))) for path in paths)
     # Names of one shared tensor, as of embeddings, stay names of one tensor.
     names: dict[Any, list[str]] = {}
     for name, tensor in state["model"].items():
         names.setdefault((tensor.data_ptr(), tensor.shape), []).append(name)
     sums: dict[str, torch.Tensor] = {}
     for path in paths:
-        other = checkpoints.read_checkpoint(path)
+        other = checkpoints.read_checkpoint(path, with_weights=False)
         if difference := _difference(paths[-1], state, path, other):
             raise UsageError(f"{difference}. Average checkpoints of one run.")
         weights = _moving_averages(path, other) if moving == len(paths) else other["model"]
+        checkpoints.refuse_damaged(path, weights)
         refuse_not_finite(weights, path)
         for name, *_ in names.values():
             tensor = weights[name].double()
@@ -181,6 +184,8 @@ def _moving_averages(path: Path, state: State) -> Weights:
     found = (state.get("extra_state") or {}).get("ema") or {}
     if found and not (isinstance(found, dict) and _shapes(found) == _shapes(state["model"])):
         raise UsageError(f"{path}: its moving averages (--store-ema) are not of the model's weights. Take another one.")
+    if fault := checkpoints.fault_of_weights(found):
+        raise UsageError(f"{path}: among its moving averages (--store-ema), {fault}. Take another one.")
     return found
 
 

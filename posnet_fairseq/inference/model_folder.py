@@ -78,10 +78,10 @@ class _Config(msgspec.Struct):
 
 
 def read_model(path: str | Path, with_weights: bool = True) -> State:
-    """Return the content of a checkpoint or a model folder, of a folder also without weights, which take most time."""
+    """Return the content of a checkpoint or a model folder, also without weights, which take most time."""
     folder = Path(path)
     if not folder.is_dir():
-        return checkpoints.read_checkpoint(path)
+        return checkpoints.read_checkpoint(path, with_weights)
     if not (folder / CONFIG).exists():
         raise UsageError(
             f"{path} is a directory. {checkpoints.checkpoint_in(folder)}, or a model folder that posnet-export wrote: "
@@ -93,6 +93,8 @@ def read_model(path: str | Path, with_weights: bool = True) -> State:
         checkpoints.check_plugin(path, arch, options, entries.get("plugin"))
     config = convert(entries, _Config, folder / CONFIG, _WHAT, AGAIN)
     weights = _read_weights(folder / WEIGHTS, config.options) if with_weights else {}
+    if fault := checkpoints.fault_of_weights(weights):
+        raise UsageError(f"{folder / WEIGHTS}: {fault}. Export the model again.")
     _refuse_changes(folder, entries, "" if with_weights else WEIGHTS)
     return config.state(folder) | {"model": weights}
 

@@ -53,7 +53,7 @@ def check(training: Training, average: int, others: Sequence[Path]) -> tuple[lis
         folder = Path(cfg.checkpoint.save_dir)
         added, remarks, last = [], repair(folder), folder / "checkpoint_last.pt"
         if last.exists():
-            before = read_checkpoint(last)["cfg"]
+            before = read_checkpoint(last, with_weights=False)["cfg"]
             refuse_other_schedule(before, cfg)
             # fairseq remembers how many batches of the epoch each process has had: it would skip others, or fail.
             batches = before["distributed_training"]["distributed_world_size"], before["dataset"]["max_tokens"]
@@ -162,7 +162,7 @@ def damage(checkpoint: Path) -> str:
     from posnet_fairseq.inference.checkpoints import load_content
 
     try:
-        load_content(checkpoint)
+        load_content(checkpoint, with_tensors=True)
     except DamagedError as error:
         return str(error)
     return ""

@@ -1,7 +1,6 @@
 """The command of a training, on one process or several, the tokens of its batches, and the preparation of its data."""
 
 import argparse
-import dataclasses
 import os
 import subprocess
 import threading
@@ -212,12 +211,12 @@ def _estimate(settings: RunSettings, data: TranslationData, device: Device, toke
 def _options(settings: RunSettings) -> dict[str, Any]:
     """Return what the options of fairseq-train say about the model, and the criterion if they name one."""
     from posnet_fairseq.mixers.bases.mixer_options import plain_type
-    from posnet_fairseq.transformer.model_options import TransformerOptions
+    from posnet_fairseq.transformer.model_options import translation_model_fields
 
     parser = argparse.ArgumentParser(
         allow_abbrev=False, argument_default=argparse.SUPPRESS, add_help=False, exit_on_error=False
     )
-    for field in dataclasses.fields(TransformerOptions):
+    for field in translation_model_fields():
         kind = plain_type(field)
         how: Any = {"action": "store_true"} if kind is bool else {"type": kind if kind in (int, float) else str}
         parser.add_argument(flag(field.name), **how)

@@ -1,6 +1,5 @@
 """The report of finished runs: their figures beside their scores, and their curves."""
 
-import dataclasses
 import itertools
 import re
 import statistics
@@ -209,7 +208,7 @@ def options_of(checkpoint: Path) -> Any:
     """Return the options of a model, as attributes."""
     from posnet_fairseq.inference.checkpoints import model_options, read_checkpoint
 
-    return model_options(read_checkpoint(checkpoint))
+    return model_options(read_checkpoint(checkpoint, with_weights=False))
 
 
 def differences(checkpoints: Mapping[str, Path], baseline: str) -> list[str]:
@@ -234,7 +233,7 @@ def _besides_mixer(cfg: Any) -> dict[str, str]:
     """
     from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
     from posnet_fairseq.registry import option_fields
-    from posnet_fairseq.transformer.model_options import TransformerOptions
+    from posnet_fairseq.transformer.model_options import translation_model_fields
     from posnet_fairseq.transformer.placement import gates_at, in_short, position_kind
 
     layers = {option: [*map(str.strip, getattr(cfg, option).split(","))] for option in PLACE_OPTIONS.values()}
@@ -245,7 +244,7 @@ def _besides_mixer(cfg: Any) -> dict[str, str]:
         named["encoder_self_mixer"] = "the same in all layers"
     gates = {place: in_short(gates_at(cfg, place)) for place in PLACE_OPTIONS}
     of_sides = {f"{side}_{name}" for side in ("encoder", "decoder") for name in ("gate", "position_embedding")}
-    names = {option.name for option in dataclasses.fields(TransformerOptions)} - option_fields().keys() - of_sides
+    names = {option.name for option in translation_model_fields()} - option_fields().keys() - of_sides
     options = {name: getattr(cfg, name) for name in names} | named
     options |= {
         "gate": _of_both(gates["encoder"], gates["decoder"]),

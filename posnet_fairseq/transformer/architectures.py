@@ -2,14 +2,14 @@
 
 import dataclasses
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field
 from typing import Any
 
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer, mixer_names, option_fields
 from posnet_fairseq.shared.errors import UsageError, flag
-from posnet_fairseq.transformer.model_options import LanguageModelOptions, TransformerOptions
+from posnet_fairseq.transformer.model_options import language_model_fields, translation_model_fields
 from posnet_fairseq.transformer.option_checks import check
 from posnet_fairseq.transformer.placement import (
     is_listed,
@@ -55,7 +55,7 @@ def _in_decoder(mixers: str) -> str:
 def apply_arch(cfg: Any, mixer: str, size: str) -> None:
     """Fill the options that the user left open with those of a mixer and a size of :data:`SIZES`, and check all.
 
-    `cfg` is a Namespace or DictConfig with the fields of :data:`TransformerOptions`; a second call changes nothing.
+    `cfg` is a Namespace or DictConfig with :func:`translation_model_fields`; a second call changes nothing.
     """
     arch = f"{get_mixer(mixer).arch}_{size}"
     _check_task(cfg, "max_source_positions", f"{arch} is a translation model", "translation")
@@ -67,7 +67,7 @@ def apply_arch(cfg: Any, mixer: str, size: str) -> None:
         | shape.of_side("decoder")
         | {"activation_fn": "relu", "dropout": shape.dropout}
     )
-    _complete(cfg, values, TransformerOptions, lambda mixer, option: of_arch(mixer, option, shape))
+    _complete(cfg, values, translation_model_fields(), lambda mixer, option: of_arch(mixer, option, shape))
     if cfg.length_ratio is not None and not reads_length_ratio(cfg):
         raise UsageError(
             f"--length-ratio {cfg.length_ratio}: --cross-mixer {cfg.cross_mixer} does not read it. Leave it out or "
@@ -79,7 +79,7 @@ def apply_arch(cfg: Any, mixer: str, size: str) -> None:
 def apply_gpt_arch(cfg: Any, mixer: str, size: str) -> None:
     """Fill the open options of a language model of Translution (Fan et al., 2025) Table 7, and check all.
 
-    `cfg` is a Namespace or DictConfig with the fields of :data:`LanguageModelOptions`.
+    `cfg` is a Namespace or DictConfig with :func:`language_model_fields`.
     """
     _check_task(cfg, "tokens_per_sample", f"gpt_{size}_{mixer} is a language model", "language_modeling")
     if cfg.tokens_per_sample < 1:
@@ -90,7 +90,7 @@ def apply_gpt_arch(cfg: Any, mixer: str, size: str) -> None:
     values = {"decoder_self_mixer": mixer, "max_target_positions": longest} | shape.of_side("decoder")
     values |= {"activation_fn": "gelu", "dropout": shape.dropout}
     # Translution is the paper's own here: every offset in every layer.
-    _complete(cfg, values, LanguageModelOptions, lambda _, option: getattr(shape, option.name, option.default))
+    _complete(cfg, values, language_model_fields(), lambda _, option: getattr(shape, option.name, option.default))
     if position_kind(cfg, "decoder") != "none":
         _fill(cfg, {"position_embedding": "learned"})
     check(cfg)
@@ -103,10 +103,10 @@ def _check_task(cfg: Any, option: str, what: str, task: str) -> None:
 
 
 def _complete(
-    cfg: Any, values: Mapping[str, Any], config: type, option_value: Callable[[type[TokenMixer], Field], Any]
+    cfg: Any, values: Mapping[str, Any], fields: Iterable[Field], option_value: Callable[[type[TokenMixer], Field], Any]
 ) -> None:
     """Fill what is open from `values`, defaults and, for mixers, `option_value`; refuse what no chosen mixer reads."""
-    _fill(cfg, {option.name: option.default for option in dataclasses.fields(config)})
+    _fill(cfg, {option.name: option.default for option in fields})
     _fill(cfg, values)
     _fill(cfg, {"attention_dropout": cfg.dropout})
     mixers, read = mixers_of(cfg), dict[str, Any]()
@@ -114,7 +114,9 @@ def _complete(
         for mixer in dict.fromkeys(mixers_at(cfg, place)):
             for option in dataclasses.fields(mixer.Config):
                 if not (option.metadata.get("first_layers") and is_listed(cfg, place)):
-                    read.setdefault(option.name, option_value(mixer, option))
+                    value = option_value(mixer, option)
+                    # Where mixers have different defaults, it stays open, and each takes its own.
+                    read[option.name] = value if read.get(option.name, value) == value else None
     for name in option_fields().keys() - read.keys():
         if getattr(cfg, name) not in (None, False):
             reason = f"none of the chosen mixers ({names_of(mixers)}) reads it. Leave it out or choose another"

@@ -5,6 +5,7 @@ wins. :mod:`posnet_fairseq.fairseq_plugin.flags` makes fairseq's flags of them.
 """
 
 import dataclasses
+import functools
 from dataclasses import Field, dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ import posnet_fairseq.mixers  # noqa: F401  (registers them: their options are o
 from posnet_fairseq.mixers.bases.gating import Gate
 from posnet_fairseq.mixers.bases.mixer_options import option as _option
 from posnet_fairseq.mixers.bases.positions import PositionEmbedding
-from posnet_fairseq.registry import close_registry, option_fields
+from posnet_fairseq.registry import option_fields, reserve_options
 from posnet_fairseq.transformer.activations import Activation
 
 
@@ -95,23 +96,29 @@ class _TransformerOptions(_DecoderOptions):
     max_source_positions: int | None = _of_task()
 
 
-def _with_mixer_options(class_name: str, base: type) -> type:
-    """Return a dataclass of the options of `base` and of all mixers, each None until set."""
-    clashes = {option.name for option in dataclasses.fields(base)} & option_fields().keys()
-    if clashes:
-        raise ValueError(f"mixers declare options that the model has already: {', '.join(sorted(clashes))}")
+for _options in (_TransformerOptions, _LanguageModelOptions):
+    reserve_options(option.name for option in dataclasses.fields(_options))
+
+
+def translation_model_fields() -> tuple[Field, ...]:
+    """Return the options of translation models, also those of the mixers registered so far, each None until set."""
+    return _with_mixer_options(_TransformerOptions, *option_fields().values())
+
+
+def language_model_fields() -> tuple[Field, ...]:
+    """Return the options of language models, as :func:`translation_model_fields` those of translation models."""
+    return _with_mixer_options(_LanguageModelOptions, *option_fields().values())
+
+
+@functools.lru_cache(maxsize=2)
+def _with_mixer_options(base: type, *options: Field) -> tuple[Field, ...]:
     fields: list[Any] = []
-    for name, option in option_fields().items():
+    for option in options:
         annotation: Any = str if per_layer(option) else option.type  # "4,8,16": see placement.by_layer
-        fields.append((name, annotation | None, field(default=None, metadata=dict(option.metadata))))
-    return dataclasses.make_dataclass(class_name, fields, bases=(base,))
+        fields.append((option.name, annotation | None, field(default=None, metadata=dict(option.metadata))))
+    return dataclasses.fields(dataclasses.make_dataclass("Options", fields, bases=(base,)))
 
 
 def per_layer(option: Field) -> bool:
     """Return whether the layers of a side may have different values of a mixer's option."""
     return option.metadata.get("per_layer", False)
-
-
-TransformerOptions: Any = _with_mixer_options("TransformerOptions", _TransformerOptions)
-LanguageModelOptions: Any = _with_mixer_options("LanguageModelOptions", _LanguageModelOptions)
-close_registry()
