@@ -31,6 +31,7 @@ from posnet_fairseq.text.dictionary import Dictionary, dictionary_file
 from posnet_fairseq.text.languages import bleu_tokenizer, code_of
 from posnet_fairseq.text.tokenizers import has_moses_rules
 
+USUAL = 0.999  # share of the training lines that are not longer than the card's usual length
 NAMES = "published"  # in the folder of stages: names of all files that were put into the dataset's folder
 
 
@@ -71,10 +72,13 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
         )
         for language in languages
     }
-    if card.source_lang and card.target_lang:  # γ of the training set: PosNet (Schmidt and Di Gangi, 2023) Eq. 10
+    if card.source_lang and card.target_lang:
         stem = out / f"train.{card.source_lang}-{card.target_lang}"
-        source, target = (int(read_tokens(f"{stem}.{language}")[1].sum()) for language in pipeline.languages)
-        card.length_ratio = source / target
+        sizes = {language: read_tokens(f"{stem}.{language}")[1] for language in pipeline.languages}
+        source, target = (int(of.sum()) for of in sizes.values())
+        card.length_ratio = source / target  # γ of the training set: PosNet (Schmidt and Di Gangi, 2023) Eq. 10
+        usual = {language: np.quantile(of, USUAL, method="inverted_cdf") for language, of in sizes.items()}
+        card.usual_length = {language: int(length) for language, length in usual.items()}
     card.restored = restoration(out, pipeline)
     card.stages = {
         stage.name: {
