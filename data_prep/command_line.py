@@ -112,6 +112,7 @@ def _add_recipe(parser: argparse.ArgumentParser, recipe: Recipe) -> None:
     every = "every N-th training pair goes to the validation set"
     every += f" (default: {recipe.valid_every})" if recipe.valid_every else ""
     text.add_argument("--valid-every", type=int, metavar="N", help=every)
+    text.add_argument("--drop-repeated", action="store_true", help="drop training pairs that equal an earlier one")
     text.add_argument("--drop-copies", action="store_true", help="drop training pairs whose sides are equal")
     scripts = "drop training pairs with a side that has letters, but none of its language's script"
     text.add_argument("--drop-other-scripts", action="store_true", help=scripts)
@@ -128,7 +129,10 @@ def check(options: argparse.Namespace) -> None:
 
 
 def _recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[str], has_valid: bool) -> Recipe:
-    names = ("subwords", "tokenizer", "lowercase", "normalize", *LEAST, "drop_copies", "drop_other_scripts")
+    names = (
+        *("subwords", "tokenizer", "lowercase", "normalize", *LEAST),
+        *("drop_repeated", "drop_copies", "drop_other_scripts"),
+    )
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     subwords = given.get("subwords", default.subwords)
     unread: dict[str, tuple[str, ...]] = {

@@ -30,6 +30,7 @@ _REASONS = {
     "empty": "one side empty",
     "length": "too short or too long (--min-length, --max-length)",
     "ratio": "lengths too different (--max-ratio)",
+    "repeated": "equal to an earlier pair (--drop-repeated)",
     "copy": "equal sides (--drop-copies)",
     "script": "a side without a letter of its language's script (--drop-other-scripts)",
     "word": f"a word of more than {LONGEST_WORD:,} characters",

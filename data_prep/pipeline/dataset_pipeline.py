@@ -14,9 +14,8 @@ from posnet_data_prep.pipeline.binarize import binarize
 from posnet_data_prep.pipeline.lines import Columns, LineFunction, Rows, count_tokens, map_lines
 from posnet_data_prep.pipeline.sets import (
     DROPPED,
-    IN_TRAINING,
     Segmenter,
-    count_repeated,
+    compared_with_training,
     counts_of,
     dropped_pairs,
     split,
@@ -120,6 +119,7 @@ class DatasetPipeline:
             size = {"files": list(map(digest, like.merges))}
             dictionaries = {"files": list(map(digest, like.dictionaries))}
         division = {"valid_every": recipe.valid_every} | (limits if recipe.clean == "words" else {})
+        division |= {"drop_repeated": True} if recipe.drop_repeated else {}
         after_split = limits if recipe.clean == "pieces" else {}
         after_split |= {name: True for name in ("drop_copies", "drop_other_scripts") if getattr(recipe, name)}
         self._tokenized = stage("tokenise", 1.1, self._tokenize, words, (read,), "sacremoses", "jieba")
@@ -223,8 +223,8 @@ class DatasetPipeline:
         counts = {name: counts_of(name, found) for name in divided}
         for name, paths in sources.items():
             counts[name] = self._map("apply", name, segmenter.segment, paths, targets_of(name), report)
-        for name, repeated in count_repeated({name: self._paths(folder, name) for name in counts}).items():
-            counts[name][IN_TRAINING] = repeated
+        for name, found in compared_with_training({name: self._paths(folder, name) for name in counts}).items():
+            counts[name] |= found
         for name in counts:
             dropped = dropped_pairs(self.split.counts, counts[name])
             why_dropped = {f"{DROPPED}{why}": of for why, of in dropped.items()}
@@ -232,7 +232,8 @@ class DatasetPipeline:
         for name in set(self.subword_files.values()):
             shutil.copy2(self.learned.folder / name, folder / name)
         for path in self.read.folder.glob("*.documents"):
-            if not dropped_pairs(counts[path.stem]):  # else the lines have other numbers
+            before = self.split.counts if path.stem == "train" else {}
+            if not dropped_pairs(before, counts[path.stem]):  # else the lines have other numbers
                 shutil.copy2(path, folder / path.name)
         return counts
 

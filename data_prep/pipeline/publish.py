@@ -6,11 +6,20 @@ import shutil
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
-from posnet_data_prep.pipeline.sets import IN_TRAINING, NOT_NFC, ODD, dropped_pairs
+from posnet_data_prep.pipeline.sets import (
+    EXAMPLE,
+    IN_TRAINING,
+    NOT_NFC,
+    ODD,
+    REPEATED,
+    SOURCE_IN_TRAINING,
+    dropped_pairs,
+)
 from posnet_fairseq import __version__
 from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.files import write_lines
@@ -22,6 +31,7 @@ from posnet_fairseq.text.dictionary import Dictionary, dictionary_file
 from posnet_fairseq.text.languages import bleu_tokenizer, code_of
 from posnet_fairseq.text.tokenizers import has_moses_rules
 
+USUAL = 0.999  # share of the training lines that are not longer than the card's usual length
 NAMES = "published"  # in the folder of stages: names of all files that were put into the dataset's folder
 
 
@@ -62,10 +72,13 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
         )
         for language in languages
     }
-    if card.source_lang and card.target_lang:  # γ of the training set: PosNet (Schmidt and Di Gangi, 2023) Eq. 10
+    if card.source_lang and card.target_lang:
         stem = out / f"train.{card.source_lang}-{card.target_lang}"
-        source, target = (int(read_tokens(f"{stem}.{language}")[1].sum()) for language in pipeline.languages)
-        card.length_ratio = source / target
+        sizes = {language: read_tokens(f"{stem}.{language}")[1] for language in pipeline.languages}
+        source, target = (int(of.sum()) for of in sizes.values())
+        card.length_ratio = source / target  # γ of the training set: PosNet (Schmidt and Di Gangi, 2023) Eq. 10
+        usual = {language: np.quantile(of, USUAL, method="inverted_cdf") for language, of in sizes.items()}
+        card.usual_length = {language: int(length) for language, length in usual.items()}
     card.restored = restoration(out, pipeline)
     card.stages = {
         stage.name: {
@@ -127,7 +140,8 @@ def _describe(card: DatasetCard, pipeline: DatasetPipeline) -> None:
 
 def _notes(pipeline: DatasetPipeline) -> Iterator[str]:
     """Yield sentences on the text, without periods."""
-    unit = "pairs" if len(pipeline.languages) == 2 else "lines"
+    is_pair = len(pipeline.languages) == 2
+    unit = "pairs" if is_pair else "lines"
     of_subwords, recipe, counts = pipeline.learned.counts, pipeline.recipe, pipeline.text.counts
     if "pieces" in of_subwords:
         found = [(recipe.pieces, of_subwords["pieces"], "pieces")]
@@ -137,9 +151,19 @@ def _notes(pipeline: DatasetPipeline) -> Iterator[str]:
     for asked, learned, what in found:
         if learned < asked:
             yield f"only {learned:,} of {asked:,} {what} could be learned from the training text"
+    if repeated := counts["train"].get(REPEATED):
+        advice = "; --drop-repeated leaves them out" if is_pair else ""
+        yield f"{repeated:,} of {counts['train']['lines']:,} training {unit} repeat an earlier one{advice}"
     for name, of_set in counts.items():
         if repeated := of_set.get(IN_TRAINING):
             yield f"{repeated:,} of {of_set['lines']:,} {unit} of the {name} set are also in the training set"
+        if similar := of_set.get(SOURCE_IN_TRAINING):
+            what = "source" if is_pair else "text"
+            other = "with another target, case or punctuation" if is_pair else "with other case or punctuation"
+            yield (
+                f"{unit} of the {name} set whose {what} is in the training set {other}: {similar:,} of "
+                f"{of_set['lines']:,}, such as {of_set[EXAMPLE]}"
+            )
     sides = {"copy": "have equal sides", "script": "have a side without a letter of its language's script"}
     for problem, count in ODD.items():
         if odd := [f"{of_set[count]:,} {name}" for name, of_set in counts.items() if of_set.get(count)]:
@@ -156,9 +180,19 @@ def _notes(pipeline: DatasetPipeline) -> Iterator[str]:
             f"{unit} that are not in Unicode normal form NFC: {', '.join(odd)}. They are not converted; letters that "
             "look the same elsewhere are other tokens to a model"
         )
+    read = {name: pipeline.read.counts.get(name, {}) for name in counts}
+    for of_set in read.values():
+        yield from of_set.get("remarks", ())
+    found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    for name, of_set in read.items():
+        for kind, lines in of_set.get("odd", {}).items():
+            found.setdefault(kind, []).append((name, lines))
+    for kind, of_sets in found.items():
+        each = ", ".join(f"{lines['lines']:,} {name}" for name, lines in of_sets)
+        yield f"lines that have {kind}: {each}, such as {of_sets[0][1]['first']}"
     tokenized: Counter[str] = Counter()
-    for name in counts:
-        tokenized.update(pipeline.read.counts.get(name, {}).get("tokenized", {}))
+    for of_set in read.values():
+        tokenized.update(of_set.get("tokenized", {}))
     for file, lines in tokenized.items():
         yield (
             f"{file} looks tokenized: {counted(lines, 'line ends', 'lines end')} in a space and a period. A model "

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from posnet_data_prep.dataset import SETS
+from posnet_data_prep.sources.oddities import CSV_COMMAND, Oddities, TableForm, columns_of_text
+from posnet_data_prep.sources.shifts import Shift, ShiftDetector
 from posnet_fairseq.shared.compressed import damage_refused, has_compressed_name, open_binary, plain_suffix
 from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.files import check_file, is_blank, iterate_lines, write_lines
@@ -60,16 +62,27 @@ class Reader:
 
 def read_table(path: Path) -> Iterator[tuple[str, ...]]:
     """Yield the pairs of a file with two columns that a tab separates."""
-    more = "Cut the others off, for instance with cut -f1,2"
     for number, line in enumerate(iterate_lines(path), start=1):
         columns = tuple(column.removesuffix("\r") for column in line.split("\t"))
         if len(columns) != 2:
-            fix = more if len(columns) > 2 else "Put a tab between them" if line.strip() else "Remove the empty line"
             raise UsageError(
                 f"{path}: line {number} has {len(columns)} {'column' if len(columns) == 1 else 'columns'} with tabs "
-                f"between, two are expected: the sentence and its translation. {fix}."
+                f"between, two are expected: the sentence and its translation. {_how_to_mend(columns)}."
             )
         yield columns
+
+
+def _how_to_mend(columns: Sequence[str]) -> str:
+    """Return what to do about a row of a table that has not two columns."""
+    if any(column.startswith('"') and column.count('"') % 2 for column in columns):
+        inside = "a tab" if len(columns) > 2 else "the end of a line"
+        return f"It looks written as CSV, with {inside} between quotation marks: write it without them ({CSV_COMMAND})"
+    if len(columns) > 2:
+        text = columns_of_text(columns)
+        keep = ",".join(map(str, text)) if len(text) == 2 else "1,2"
+        others = "" if len(text) == 2 else ", if they are the first two"
+        return f"Cut the others off, for instance with cut -f{keep}{others}"
+    return "Put a tab between them" if columns[0].strip() else "Remove the empty line"
 
 
 @dataclass(frozen=True)
@@ -101,29 +114,67 @@ def write_set(
 ) -> dict[str, Any]:
     """Write all parts of a set, one after the other, to the files NAME.LANGUAGE of a folder.
 
-    The counts are ``lines``, ``corpora`` (of each part by its title), and ``tokenized``, the lines of each file that
-    seems to be tokenized already.
+    The counts are ``lines``, ``corpora`` (of each part by its title), ``tokenized``, the lines of each file that seems
+    to be tokenized already, ``odd``, see :func:`add_oddities`, and ``remarks``, sentences without periods.
     """
     counts: dict[str, int] = {}
     tokenized = Counter[str]()
+    odd: dict[str, dict[str, Any]] = {}
+    remarks: list[str] = []
     with ExitStack() as stack:
         files = [
             stack.enter_context(open(folder / f"{name}.{language}", "w", encoding="utf-8", newline="\n"))
             for language in languages
         ]
         for part in parts:
-            watched = [PlainText() for _ in languages]
+            sides = [(file, PlainText(), Oddities()) for file in files]
+            shifts, table = ShiftDetector(), TableForm() if len(part.paths) == 1 else None
             with report.stage(f"read {part.title}") as bar:
                 for pair in bar.over(part.pairs()):
-                    for file, text, line in zip(files, watched, pair, strict=True):
+                    for (file, text, oddities), line in zip(sides, pair, strict=True):
                         text.add(line)
+                        oddities.add(line)
                         file.write(f"{line}\n")
-            counts[part.title] = counts.get(part.title, 0) + watched[0].lines
+                    shifts.add(*pair)
+                    if table:
+                        table.add(pair)
+            counts[part.title] = counts.get(part.title, 0) + sides[0][1].lines
             found: dict[str, int] = {}  # of a table, whose columns have one name, one of them
-            for number, text in enumerate(watched):
-                found |= tokenized_lines(text, part.paths[min(number, len(part.paths) - 1)])
+            for number, (_, text, oddities) in enumerate(sides):
+                path = part.paths[min(number, len(part.paths) - 1)]
+                found |= tokenized_lines(text, path)
+                add_oddities(odd, oddities, path)
             tokenized.update(found)
-    return {"lines": sum(counts.values()), "corpora": counts, "tokenized": tokenized}
+            if table:
+                remarks += [f"{shown(part.title)} {remark}" for remark in table.remarks()]
+            if shift := shifts.shift():
+                remarks.append(_told(shift, part.paths))
+    return {
+        "lines": sum(counts.values()),
+        "corpora": counts,
+        "tokenized": tokenized,
+        "odd": odd,
+        "remarks": list(dict.fromkeys(remarks)),
+    }
+
+
+def _told(shift: Shift, paths: Sequence[Path]) -> str:
+    """Return a sentence, without period, about lines of two files, or of one table, that look shifted."""
+    names = [shown(path.name) for path in paths]
+    if len(names) == 1:
+        names = [f"the {column} column of {names[0]}" for column in ("first", "second")]
+    return (
+        f"line {shift.first:,} of {names[0]} looks shifted: it seems to belong to line "
+        f"{shift.first + shift.offset:,} of {names[1]}, and so on to about line {shift.last:,}. Near the first of them "
+        "one of the two lacks a line or has one too many"
+    )
+
+
+def add_oddities(odd: dict[str, dict[str, Any]], oddities: Oddities, path: Path) -> None:
+    """Add what was found in a file to counts by kind: ``lines``, and ``first``, the first one with its number."""
+    for kind, found in oddities.found.items():
+        first = f"line {found['number']:,} of {shown(path.name)}: {found['text']}"
+        odd.setdefault(kind, {"lines": 0, "first": first})["lines"] += found["lines"]
 
 
 def tokenized_lines(text: PlainText, path: Path) -> dict[str, int]:
@@ -168,13 +219,23 @@ def own_text(stages: Path, files: Sequence[Path], ending: str, seed: int | None)
         raise UsageError("--valid and --test belong together. Give both, or none to take them off the end of --train.")
 
     def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
-        texts = [[line for line in iterate_text(path) if not is_blank(line)] for path in files]
+        texts, odd = [], list[dict[str, dict[str, Any]]]()
+        for path in files:
+            oddities, lines = Oddities(), []
+            for line in iterate_text(path):
+                oddities.add(line)
+                if not is_blank(line):
+                    lines.append(line)
+            texts.append(lines)
+            odd.append({})
+            add_oddities(odd[-1], oddities, path)
         if len(texts) == 1:
             lines, part = texts[0], len(texts[0]) // PARTS or 1
             texts = [lines[: -2 * part], lines[-2 * part : -part], lines[-part:]]
+        odd += [{}] * (len(SETS) - len(odd))  # of one text, all are said of the training set
         found = {}
-        for name, lines, path in zip(SETS, texts, itertools.cycle(files), strict=False):
-            found[name] = {"lines": len(lines), "tokenized": tokenized_lines(PlainText(lines), path)}
+        for name, lines, path, of_file in zip(SETS, texts, itertools.cycle(files), odd, strict=False):
+            found[name] = {"lines": len(lines), "tokenized": tokenized_lines(PlainText(lines), path), "odd": of_file}
             if seed is not None:
                 random.Random(seed).shuffle(lines)
             write_lines(folder / f"{name}.{ending}", lines)

@@ -14,7 +14,7 @@ from posnet_eval.metrics.base import FloatArray
 from posnet_fairseq.shared.errors import counted
 from posnet_fairseq.shared.files import is_blank
 from posnet_fairseq.text.languages import SAMPLE, Scripts, letters
-from posnet_fairseq.text.plain import PlainText
+from posnet_fairseq.text.plain import PlainText, find_entity
 
 SHOWN = 10  # line numbers of a remark
 OUTLIER = 3  # times longer or shorter than the reference
@@ -41,7 +41,6 @@ UNSPACED = {
 }
 
 _SUBWORDS = re.compile(r"@@( |$)|▁|</?s>|<unk>")
-_ENTITIES = re.compile(r"&(quot|apos|amp|lt|gt|#\d+|#x[0-9a-f]+);")
 _REPEATED = re.compile(rf"(?<!\S)(\S+(?: \S+){{0,{PHRASE - 1}}}?)(?: \1){{{OFTEN - 1},}}(?!\S)")
 
 
@@ -95,7 +94,7 @@ def remarks(
         ),
         f"{{repeat}} a phrase {OFTEN} times or more": _not_in_reference(_repeats),
         "{have} subword marks": _not_in_reference(_SUBWORDS.search),
-        "{have} HTML entities": _not_in_reference(_ENTITIES.search),
+        "{have} HTML entities": _not_in_reference(find_entity),
         f"{{are}} more than {OUTLIER} times as long or as short as the reference": _is_outlier,
     }
     originals: Sequence[str | None] = sources or [None] * len(lines)

@@ -208,6 +208,26 @@ def leave_finished_trainings(load: Callable, cfg: Any, trainer: Any, **kwargs: A
     return extra_state, batches
 
 
+@_replaces(checkpoint_utils, "load_checkpoint")
+def validate_the_beginning_of_a_fine_tuning(load: Callable, cfg: Any, trainer: Any, **kwargs: Any) -> Any:
+    """Validate and save the weights that a fine-tuning begins with, as ``checkpoint_1_0.pt``.
+
+    fairseq 0.12.3 first validates after some updates, so what a fine-tuning makes worse is not noticed, and the best
+    checkpoint may be worse than the beginning. Remove this when fairseq validates before the first update.
+    """
+    from fairseq_cli.train import should_stop_early, validate
+
+    extra_state, batches = load(cfg, trainer, **kwargs)
+    whole = trainer.cfg
+    if cfg.finetune_from_model and not trainer.get_num_updates() and not whole.dataset.disable_validation:
+        value = validate(whole, trainer, trainer.task, batches, whole.dataset.valid_subset.split(","))[0]
+        should_stop_early(whole, value)
+        state = {"version": 2, "epoch": batches.epoch, "iterations_in_epoch": 0, "shuffle": True}
+        not_begun = {"epoch": batches.epoch, "end_of_epoch": lambda: False, "state_dict": lambda: state}
+        checkpoint_utils.save_checkpoint(cfg, trainer, types.SimpleNamespace(**not_begun), value)
+    return extra_state, batches
+
+
 @_replaces(EpochBatchIterator, "_get_iterator_for_epoch")
 def fork_workers(make: Callable, batches: EpochBatchIterator, *args: Any, **kwargs: Any) -> Any:
     """Let Python 3.14 fork the workers that read batches, as earlier versions do, and end those of a killed training.

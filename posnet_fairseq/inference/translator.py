@@ -101,6 +101,7 @@ class Translator:
         fitted, notes = self._fit([self.encode(line) for line in lines], on_long, first, self.max_source)
         sources = {index: tokens for index, tokens in fitted.items() if not is_blank(lines[index])}
         notes += _note_on_unknown(sources, self.vocabulary.source_dictionary.unk(), first)
+        notes += self._note_on_long(sources, first)
         if prefixes is None:
             return sources, None, notes
         return sources, {index: self.encode_prefix(prefixes[index], first + index) for index in sources}, notes
@@ -129,6 +130,17 @@ class Translator:
                 tokens = torch.cat([tokens[: limit - 1], tokens[-1:]])
             fitted[index] = tokens
         return fitted, notes
+
+    def _note_on_long(self, sources: Mapping[int, Tensor], first: int) -> list[str]:
+        """Return a note on the lines, by index, that are longer than nearly all in training, if there are any."""
+        usual = self.pipeline.usual_length
+        long = [str(first + index) for index, tokens in sources.items() if usual and len(tokens) > usual]
+        if not long:
+            return []
+        return [
+            f"{_lines_by(long)}: longer than 99.9% of the training lines, which have at most {usual} tokens (the end "
+            'symbol counted). Split lines of several sentences: docs/troubleshooting.md, "Lines of several sentences"'
+        ]
 
     def _translation(self, source: Tensor, hypothesis: Hypothesis) -> Translation:
         source_dictionary, target_dictionary = self.vocabulary.source_dictionary, self.vocabulary.target_dictionary
@@ -206,8 +218,12 @@ def _note_on_unknown(encoded: Mapping[int, Tensor], unk: int, first: int, of_lin
     unknown = [str(first + index) for index, tokens in encoded.items() if unk in tokens]
     if not unknown:
         return []
-    which = f"{'line' if len(unknown) == 1 else 'lines'} {', '.join(unknown[:10])}{' ...' * (len(unknown) > 10)}"
-    return [f"{of_lines}{which}: the model's vocabulary lacks a part, which becomes <unk>"]
+    return [f"{of_lines}{_lines_by(unknown)}: the model's vocabulary lacks a part, which becomes <unk>"]
+
+
+def _lines_by(numbers: Sequence[str]) -> str:
+    """Return "line 5" or "lines 1, 2", of many the first ten."""
+    return f"{'line' if len(numbers) == 1 else 'lines'} {', '.join(numbers[:10])}{' ...' * (len(numbers) > 10)}"
 
 
 class Batches:

@@ -64,6 +64,7 @@ def check(training: Training, average: int, others: Sequence[Path]) -> tuple[lis
         elif cfg.checkpoint.finetune_from_model:
             check_beginning(Path(cfg.checkpoint.finetune_from_model), model, cfg)
         numbered = cfg.optimization.max_update // cfg.checkpoint.save_interval_updates
+        numbered += bool(cfg.checkpoint.finetune_from_model)  # its beginning is saved, too
         check_disk(folder, size, most_kept(average, numbered), others)
         return added, remarks
 

@@ -135,6 +135,7 @@ class CommandStage:
         remedy: what to do if these have changed (default: how to do it again).
         growing: settings, the first a number. A stage that was done with less of that goes on, with the others as they
             are now.
+        measure: returns what the record of an attempt has besides time and memory, by name; called when it has ended.
         prepare: called before the command, with nobody else at work in the folder, or before there is one.
     """
 
@@ -146,6 +147,7 @@ class CommandStage:
     settings: Mapping[str, str] | None = None
     remedy: str = ""
     growing: Sequence[str] = ()
+    measure: Callable[[], Mapping[str, float]] = dict
     prepare: Callable[[], None] = lambda: None
 
     @property
@@ -226,6 +228,7 @@ class CommandStage:
             cpu_seconds=round(usage.ru_utime + usage.ru_stime, 1),
             peak_memory_bytes=usage.ru_maxrss * 1024,  # of the largest process
             load_average=round(os.getloadavg()[0], 2),  # processes that wanted a core, in the last minute
+            **self.measure(),
         )
         if interruption:
             raise interruption

@@ -161,18 +161,40 @@ def updates_of(kind: str, values: Mapping[str, Any]) -> int:
     return int(values["num_updates" if kind == "train_inner" else "valid_num_updates"])
 
 
+def _since_the_beginning(found: Mapping[int, float]) -> str:
+    """Return what became of the perplexity of a fine-tuning, by updates; "" if the beginning was not validated."""
+    later = {perplexity: updates for updates, perplexity in reversed(found.items()) if updates}
+    if 0 not in found or not later:
+        return ""
+    beginning, least = found[0], min(later)
+    if least < beginning:
+        return (
+            f"the validation perplexity was {beginning:.2f} at the beginning, and {least:.2f} at best, after "
+            f"{later[least]:,} updates"
+        )
+    return (
+        f"the training made the model worse: its validation perplexity was {beginning:.2f} at the beginning, and since "
+        f"then {least:.2f} at best. The best checkpoint is checkpoint_1_0.pt, the beginning. Try a lower --lr, or keep "
+        "the model that --init-from names"
+    )
+
+
 def _watcher(
     stage: CommandStage, folder: Path, average: int, updates: int, report: ProgressReporter
 ) -> Callable[[Bar], None]:
     """Return a function that shows progress and removes old checkpoints whenever the log has grown."""
     size = said = 0
+    is_beginning_said = False
 
     def look(bar: Bar) -> None:
-        nonlocal size, said
+        nonlocal size, said, is_beginning_said
         before, size = size, stage.log.stat().st_size
         if size == before:
             return
         done, validated, perplexity = progress(stage.log)
+        if validated == 0 and not math.isnan(perplexity) and not is_beginning_said:
+            report.say(f"{stage.run.name}: validation perplexity {perplexity:.2f} at the beginning")
+            is_beginning_said = True
         # How many of LINES parts of the training the last validation has behind it.
         part = validated * LINES // updates
         if before:
@@ -218,12 +240,18 @@ def train(
         for remark in remarks:
             work.report.say(remark)
 
-    stage.prepare = prepare
+    def measure() -> dict[str, float]:
+        found = validations(stage.log)
+        return {"perplexity_at_the_beginning": found[0], "best_perplexity": min(found.values())} if 0 in found else {}
+
+    stage.prepare, stage.measure = prepare, measure
     if stage.record.is_exceeded(LENGTH, updates):
         work.report.say(f"{run.name}: training continues from update {progress(stage.log)[0]:,} to {updates:,}")
     was_done = stage.record.finished
     do(stage, work, "updates", updates, _watcher(stage, folder, average, updates, work.report))
     remove_old(folder, stage.log, average)
+    if not was_done and (sentence := _since_the_beginning(validations(stage.log))):
+        work.report.say(f"{run.name}: {sentence}")
     ended = progress(stage.log)[0]
     if ended < updates and not was_done:
         work.report.say(

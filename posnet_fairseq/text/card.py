@@ -48,6 +48,7 @@ class DatasetCard(msgspec.Struct, omit_defaults=True):
     dropped: dict[str, int] | None = None  # training pairs that cleaning left out, by reason
     vocabulary: dict[str, int] | None = None  # entries of each dictionary by language, of text of one language by "all"
     length_ratio: float | None = None  # γ, source tokens per target token
+    usual_length: dict[str, int] | None = None  # tokens that 99.9% of the training lines have at most, by language
     notes: list[str] | None = None  # sentences about the data
     stages: dict[str, Any] | None = None  # counts, options, versions and seconds of each stage
     posnet: str | None = None  # version that made the dataset

@@ -17,6 +17,9 @@ from posnet_fairseq.text.tokenizers import Tokenizer, spaces_around
 class TextPipeline:
     """Converts plain text to tokens, and tokens to plain text; this one leaves text that is tokens already as it is."""
 
+    # Tokens, the end symbol included, that 99.9% of the sources in training have at most; None: it is not known.
+    usual_length: int | None = None
+
     def encode(self, line: str) -> str:
         """Return tokens between spaces, of plain text of the source language."""
         return line
@@ -87,7 +90,9 @@ def pipeline_of(folder: str | Path, languages: tuple[str, str]) -> Pipeline:
         source, target = (pieces[name] for name in names)
         if not card.words and isinstance(source, SentencePieces):
             tokenizers = [Tokenizer("", source.tokenizer)] * 2
-        return Pipeline(tokenizers[0], tokenizers[1], source, target)
+        pipeline = Pipeline(tokenizers[0], tokenizers[1], source, target)
+        pipeline.usual_length = (card.usual_length or {}).get(languages[0])
+        return pipeline
     except FileNotFoundError:
         raise UsageError(
             f"{folder} has no {CARD}, which says how its text was split into tokens. Give "
@@ -179,7 +184,7 @@ def write_rules(folder: Path, data: Path, languages: tuple[str, str], **text: An
         files: FileNames = str(Path(given).absolute())
     else:
         card = DatasetCard.read(data)
-        rules.dataset = card.dataset
+        rules.dataset, rules.usual_length = card.dataset, card.usual_length
         rules.words = {language: card.words[language] for language in languages if card.words}
         files = card.bpe_codes or card.sentencepiece_model or {}
     has_merges = kind == "bpe_codes" or bool(card.bpe_codes)

@@ -24,6 +24,7 @@ _SEGMENT = re.compile(r"<seg(?:\s[^>]*)?>(.*?)</seg>", re.I)
 # Elements that tell several texts in a file apart; of <doc>, whose other attributes vary, by its system.
 _TEXT = re.compile(r"<(src|ref|hyp|tuv)\b([^>]*)>|<doc\b[^>]*\bsysid=(\"[^\"]*\"|[^\s>]+)", re.I)
 _ENTITY = re.compile(r"&(?:quot|apos|amp|lt|gt|#\d+|#x[0-9a-f]+);", re.I)
+_ENTITIES = re.compile(r"&(?:[a-z]\w+|#\d+|#x[0-9a-f]+);", re.I)
 # What posnet-translate prints with --nbest, --per-token and --print-alignment (posnet_fairseq.inference.translation).
 _BAR = " ||| "
 _SCORE = re.compile(r"-?\d+\.\d{6}|-?inf|nan")
@@ -197,3 +198,9 @@ class PlainText:
 def has_subwords(line: str) -> bool:
     """Return whether a line has marks of BPE or SentencePiece."""
     return ("@@" in line or "▁" in line) and bool(_MARKED.search(line))
+
+
+def find_entity(line: str) -> re.Match[str] | None:
+    """Return where a line has its first HTML entity, such as ``&amp;`` or ``&#8220;``; None if it has none."""
+    matches = _ENTITIES.finditer(line) if "&" in line else ()
+    return next((match for match in matches if html.unescape(match[0]) != match[0]), None)

@@ -166,6 +166,14 @@ def test_tokenized_text_is_noted(files, tmp_path, capsys):
     assert note.startswith("both.tsv looks tokenized: 60 lines end in a space and a period")
 
 
+def test_the_card_has_the_length_that_nearly_all_training_lines_have_at_most(tmp_path):
+    """With the end symbol, as posnet-translate counts it: of 2,000 lines, two may be longer."""
+    lines = ["ab ab"] * 1997 + ["ab " * size + "ab" for size in (2, 3, 4)]
+    files = write_pairs(tmp_path, [(line, f"{line} ab") for line in lines])
+    data = make(tmp_path, "--train", *files, "--valid", *write_pairs(tmp_path, [("ab", "ab")], "valid"))
+    assert json.loads(text_of(data, "dataset.json"))["usual_length"] == {"en": 4, "de": 5}
+
+
 EVERY = "--valid-every 23"
 BOTH = f"my.en my.de {EVERY}"
 

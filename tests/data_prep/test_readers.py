@@ -61,6 +61,25 @@ def test_tables(tmp_path):
         list(read_table(path))
 
 
+@pytest.mark.parametrize(
+    ("rows", "advice"),
+    [
+        ("a b\tc\t0.93", "Cut the others off, for instance with cut -f1,2"),
+        ("0.93\ta b\tc", "Cut the others off, for instance with cut -f2,3"),
+        ("-1.5e-3\thttps://x.org/a\ta b\t7\tc d", "Cut the others off, for instance with cut -f3,5"),
+        ("a\tb\tc", "Cut the others off, for instance with cut -f1,2, if they are the first two"),
+        ('"a\tb"\tc', "It looks written as CSV, with a tab between quotation marks: write it without them"),
+        ('a\tb\n"c ""d""', "It looks written as CSV, with the end of a line between quotation marks"),
+        ('"c" d', "Put a tab between them"),
+    ],
+)
+def test_advice_about_other_columns(tmp_path, rows, advice):
+    (tmp_path / "a.tsv").write_text(f"{rows}\n")
+    with pytest.raises(UsageError) as error:
+        list(read_table(tmp_path / "a.tsv"))
+    assert str(error.value).partition("its translation. ")[2].startswith(advice)
+
+
 def run(tmp_path, data, *members):
     archive, folder = tmp_path / "a.tar", tmp_path / "out"
     archive.write_bytes(data)

@@ -15,6 +15,7 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from posnet_fairseq import api
 from posnet_fairseq.cli import export as command
+from posnet_fairseq.cli import translate
 from posnet_fairseq.inference import exporting, onnx_export
 from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.inference.model_folder import read_model, write_config
@@ -346,3 +347,25 @@ def test_graphs_that_differ_are_not_kept(data, capsys, monkeypatch):
 def test_what_has_no_graphs(data, capsys, mixer, options, sentence):
     path = checkpoint(data / "model.pt", mixer, **options)
     assert sentence in fails(capsys, command.main, path, "--out", data.parent / "model", "--onnx")
+
+
+@pytest.mark.parametrize(
+    ("usual", "said"),
+    [
+        ({"xx": 4, "yy": 1}, "line 2: longer than 99.9% of the training lines, which have at most 4 tokens (the end"),
+        ({"xx": 3, "yy": 9}, "lines 1, 2: longer than 99.9% of the training lines, which have at most 3 tokens"),
+        ({"xx": 9, "yy": 1}, None),
+        (None, None),  # a card of an earlier version
+    ],
+)
+def test_lines_that_are_longer_than_those_in_training_are_noted(data, capsys, usual, said):
+    """By the card of the data and that of a model folder."""
+    write_card(data, bpe_codes="codes.bpe", **({} if usual is None else {"usual_length": usual}))
+    path = checkpoint(data / "averaged.pt", "rposnet")
+    (data / "in").write_text("w1 w2 w3\nw1 w2 w3 w10\n\n")
+    for model in (path, exported(path)):
+        capsys.readouterr()
+        translate.main([str(model), "--cpu", "--beam", "1", "--max-len-b", "3", "--input", str(data / "in")])
+        notes = [line for line in capsys.readouterr().err.splitlines() if "longer than" in line]
+        assert len(notes) == bool(said)
+        assert all(note.startswith(f"posnet-translate: {said}") for note in notes)

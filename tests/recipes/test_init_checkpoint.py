@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from posnet_fairseq.runs import before_training
+from posnet_fairseq.runs.training import validations
 from posnet_fairseq.shared.errors import UsageError
 from support import commands
 from support.checkpoints import assert_same_weights
@@ -70,6 +71,47 @@ def test_fine_tuning_begins_with_the_weights(world):
     finish(world, "special", "--updates", "2", "--lr", "1e-12", "--init-from", same, *ALREADY)
     with pytest.raises(AssertionError, match="weights at the beginning"):
         finish(world, "special", "--updates", "2", "--lr", "1e-12", "--init-from", other, *ALREADY)
+
+
+def course_of(run):
+    """Perplexities of a run by updates, and the record of its last attempt."""
+    return validations(run / "train.log"), json.loads((run / "train.json").read_text())["attempts"][-1]
+
+
+def test_a_training_that_makes_a_model_worse_is_told(world):
+    """What it began with is the best checkpoint, which averaging takes; a training that was stopped there goes on."""
+    words = ["--name", "worse", "--init-from", model_of(world), "--updates", "2", "--lr", "9", "--warmup", "1"]
+    said = finish(world, "special", *words, "train", "average")
+    run = world / "runs/special/worse_tiny_s1"
+    found, attempt = course_of(run)
+    assert list(found) == [0, 2]
+    assert attempt["perplexity_at_the_beginning"] == attempt["best_perplexity"] == found[0] < found[2]
+    assert (
+        f"worse_tiny_s1: the training made the model worse: its validation perplexity was {found[0]:.2f} at the "
+        f"beginning, and since then {found[2]:.2f} at best."
+    ) in said
+    first, last, ended = (run / f"checkpoints/checkpoint_{name}.pt" for name in ("1_0", "last", "1_2"))
+    for path in (first, run / "averaged.pt"):
+        assert_same_weights(model_of(world), path, atol=0, rtol=0)
+
+    ended.rename(world / "ended.pt")
+    last.write_bytes(first.read_bytes())
+    record = json.loads((run / "train.json").read_text())
+    (run / "train.json").write_text(json.dumps(record | {"finished": False}))
+    finish(world, "special", *words, "train")
+    assert_same_weights(world / "ended.pt", last, atol=0, rtol=0)
+    assert (run / "train.log").read_text().count('"valid_num_updates": "0"') == 1
+
+
+def test_a_training_that_makes_a_model_better_says_by_how_much(world):
+    words = ["--name", "better", "--init-from", model_of(world), "--updates", "2", "--lr", "3e-3", "train"]
+    said = finish(world, "special", *words)
+    found, attempt = course_of(world / "runs/special/better_tiny_s1")
+    assert attempt["perplexity_at_the_beginning"] == found[0] > found[2] == attempt["best_perplexity"]
+    assert (
+        f"better_tiny_s1: the validation perplexity was {found[0]:.2f} at the beginning, and {found[2]:.2f} at best, "
+        "after 2 updates"
+    ) in said
 
 
 def test_fine_tuning_goes_on_with_other_batches_and_has_patience_of_its_own(world):
