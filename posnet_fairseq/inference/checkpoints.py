@@ -42,7 +42,7 @@ _OPEN = (
     *("length_ratio", "encoder_embed_path", "decoder_embed_path", "weight_noise_on"),
 )
 _EMBEDDINGS = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
-_LARGEST, _LONGEST = 10**9, 4096  # numbers, and texts (such as paths), among options
+_LARGEST, _LONGEST = 10**9, 2**16  # numbers, and texts (such as paths and mixers of layers), among options
 
 
 def read_checkpoint(path: str | Path) -> State:
