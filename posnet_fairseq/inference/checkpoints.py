@@ -46,7 +46,7 @@ _EMBEDDINGS = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "de
 # Types of weights that torch computes with, and those of a model's other tensors.
 _PRECISIONS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool)
-_LARGEST, _LONGEST = 10**9, 4096  # numbers, and texts (such as paths), among options
+_LARGEST, _LONGEST = 10**9, 2**16  # numbers, and texts (such as paths and mixers of layers), among options
 
 
 def read_checkpoint(path: str | Path, with_weights: bool = True) -> State:
