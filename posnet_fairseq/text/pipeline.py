@@ -30,7 +30,7 @@ class TextPipeline:
         return tokens
 
     def parts(self, line: str) -> tuple[str, str, str]:
-        """Return a line in three parts: only the middle one is translated, the others stand around its translation."""
+        """Return a line's text, which is translated, between what stands before and after its translation."""
         return "", line, ""
 
 
@@ -54,7 +54,7 @@ class Pipeline(TextPipeline):
         return self.target.join(self._target_pieces.join(tokens))
 
     def parts(self, line: str) -> tuple[str, str, str]:
-        """Return spaces before a line, its text, and spaces after it; all of a line for a language model is text."""
+        """Return a line's text between the spaces around it; all of a line for a language model is text."""
         return spaces_around(line) if self.source.language else ("", line, "")
 
 
