@@ -128,7 +128,8 @@ def _is_of_card(given: str | Path, folder: str | Path, languages: tuple[str, str
     A file that differs from those is refused; without a card of these languages, any may be given.
     """
     card = DatasetCard.read_if_whole(folder)
-    if not set(languages) <= {card.source_lang or "", card.target_lang or ""} or not card.subword_files:
+    is_of_others = bool(card.words) and not set(languages) <= {card.source_lang, card.target_lang}
+    if is_of_others or not card.subword_files:
         return False
     there = [path for each in card.subword_files if (path := Path(folder, each)).is_file()]
     if digest(given) in {*map(digest, there), *map(card.hash_of, card.subword_files)}:
