@@ -16,7 +16,7 @@ import msgspec
 
 from posnet_fairseq.inference.model_folder import files_of_models
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import check_place, check_stdout, reading, rescued, save_lines
+from posnet_fairseq.shared.files import check_place, check_stdout, reading, rescued, save_lines, write_lines
 from posnet_fairseq.shared.output_paths import descriptor, is_same_file, resolved
 from posnet_fairseq.shared.processes import try_lock
 from posnet_fairseq.shared.records import changed
@@ -119,7 +119,14 @@ class FinishedWindows:
 
     def finish(self) -> None:
         """Write the output, and remove the file."""
-        save_lines(self._output, self)
+        try:
+            write_lines(self._output, self)
+        except UsageError as error:
+            if self.path.exists():
+                kept = f"All lines are in {self.path}, from which the same command goes on."
+                raise UsageError(f"{error} {kept}") from error
+            with rescued(self._output, self):
+                raise
         self.path.unlink(missing_ok=True)
 
     def close(self) -> None:

@@ -30,8 +30,9 @@ DONE = " is done"  # said of a stage that was finished before
 PATIENCE = 10.0  # seconds to wait for a run's folder: processes that load data outlive a killed training by some
 STEP = 0.5  # seconds between two looks at a command that runs
 PACKAGES = ("posnet", *FAIRSEQS, "torch", "numpy", "sentencepiece", "subword-nmt", "sacrebleu")
-# Variables of commands, unless they are set: memory in large pages where Linux gives them to programs that ask.
-VARIABLES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+# Variables of commands, unless they are set: memory in large pages where Linux gives them to programs that ask; logs in
+# UTF-8 in any locale.
+VARIABLES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "PYTHONIOENCODING": "utf-8:backslashreplace"}
 # Options that say where and how fast a command computes, not what: a run may go on with others.
 FREE = (
     *("--cpu", "--bf16", "--fp16", "--ddp-backend", "--distributed-backend", "--distributed-world-size"),

@@ -101,7 +101,7 @@ def test_interrupted_before_the_output_is_written(run, whole, tmp_path, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(outputs, "save_lines", interrupt)
+        patch.setattr(outputs, "write_lines", interrupt)
         run(code=130)
     said = run(batches=0)
     assert "8 lines were translated before" in said
