@@ -4,6 +4,7 @@ import argparse
 import codecs
 import contextlib
 import errno
+import fcntl
 import io
 import itertools
 import os
@@ -197,9 +198,13 @@ def check_folder(folder: str | Path, option: str = "--out") -> None:
 
 
 def check_stdout() -> None:
-    """Check that standard output is open. Commands that print their result call it before their work."""
-    if sys.stdout is None:
-        raise UsageError("standard output is closed, so the result would be lost. Redirect it to a file.")
+    """Check that standard output can be written. Commands that print their result call it before their work."""
+    problem = "closed" if sys.stdout is None else ""
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # it is not always a file
+        if fcntl.fcntl(sys.stdout.fileno(), fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            problem = "open for reading only"
+    if problem:
+        raise UsageError(f"standard output is {problem}, so the result would be lost. Redirect it to a file.")
 
 
 @contextlib.contextmanager
