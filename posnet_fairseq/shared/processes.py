@@ -235,7 +235,7 @@ def _receive(workers: Sequence[_Worker], found: dict[int, _Answer], seconds: flo
     busy = {worker.answers: worker for worker in workers if worker.items}
     with _noticing_ends():
         for each in wait(list(busy), seconds) if busy else ():
-            number, answer = busy[each].receive()  # type: ignore[index]
+            number, answer = busy[each].receive()
             found[number] = answer
 
 
