@@ -21,6 +21,8 @@ _SEGMENT = re.compile(r"<seg(?:\s[^>]*)?>(.*?)</seg>", re.I)
 # Elements that tell several texts in a file apart; of <doc>, whose other attributes vary, by its system.
 _TEXT = re.compile(r"<(src|ref|hyp|tuv)\b([^>]*)>|<doc\b[^>]*\bsysid=(\"[^\"]*\"|[^\s>]+)", re.I)
 _ENTITY = re.compile(r"&(?:quot|apos|amp|lt|gt|#\d+|#x[0-9a-f]+);", re.I)
+_NUMBER = re.compile(r"\s*[-+]?(\d+([.,]\d*)?|[.,]\d+)(e[-+]?\d+)?\s*", re.I)
+_ADDRESS = re.compile(r"\s*\w+://\S+\s*")
 _ENTITIES = re.compile(r"&(?:[a-z]\w+|#\d+|#x[0-9a-f]+);", re.I)
 
 
@@ -88,18 +90,34 @@ def _shown(text: tuple[str, ...]) -> str:
 
 def _refuse_table(lines: Iterable[str], name: object) -> Iterator[str]:
     """Yield lines, and refuse them if each of all, or of the first thousand, has a tab."""
-    tabs, plain = 0, False
+    tabs, plain, first = 0, False, ""
     for line in lines:
         if not plain and not is_blank(line):
+            first = first or line
             tabs, plain = tabs + 1, "\t" not in line
             if tabs == 1000 and not plain:
                 break
         yield line
     if tabs > 1 and not plain:
+        column = next(iter(columns_of_text(first.split("\t"))), 1)
         raise UsageError(
-            f"{name} is a table: each line has a tab. Give a file of text alone, for instance the first column, which "
-            "cut -f1 prints."
+            f"{name} is a table: each line has a tab. Give a file of text alone, for instance column {column}, which "
+            f"cut -f{column} prints."
         )
+
+
+def columns_of_text(columns: Iterable[str]) -> list[int]:
+    """Return the numbers, from 1, of the columns of a row that are not blank, scores, other numbers or addresses."""
+    return [
+        number
+        for number, column in enumerate(columns, start=1)
+        if not (is_blank(column) or is_number(column) or _ADDRESS.fullmatch(column))
+    ]
+
+
+def is_number(column: str) -> bool:
+    """Return whether a column of a table is a number."""
+    return bool(_NUMBER.fullmatch(column))
 
 
 class PlainText:

@@ -2,6 +2,9 @@
 
 import json
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +13,8 @@ from posnet_data_prep.sources import shifts
 from posnet_data_prep.sources.oddities import Oddities
 from posnet_data_prep.sources.shifts import ShiftDetector
 from posnet_fairseq.text.card import DatasetCard
+from support import documents
+from support.commands import ROOT
 from support.made_up import text, translated
 from support.scoring import write
 
@@ -268,6 +273,15 @@ def test_tables_of_other_forms_are_noted(tmp_path, rows, expected):
     notes = [note for note in notes if note.startswith("my.tsv")]
     assert len(notes) == bool(expected)
     assert all(note.startswith(expected) for note in notes)
+
+
+def test_the_documented_command_writes_a_plain_table(tmp_path):
+    """Also of columns with tabs and line ends, which posnet-prepare refuses with the advice to use it."""
+    write(tmp_path / "my.tsv", ['"a ""b"" c"\td', '"e\tf"\t"g', 'h"', "i\tj"])
+    (command,) = [each.text for each in documents.commands(ROOT / "docs/data.md") if "csv.reader" in each.text]
+    environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "PYTHONUTF8": "1"}
+    subprocess.run(["bash", "-ec", command], cwd=tmp_path, env=environment, check=True)
+    assert (tmp_path / "plain.tsv").read_text() == 'a "b" c\td\ne f\tg h\ni\tj\n'
 
 
 def test_notes_are_those_of_the_record(tmp_path):
