@@ -91,6 +91,13 @@ def _add_recipe(parser: argparse.ArgumentParser, recipe: Recipe) -> None:
     text.add_argument("--pieces", type=int, help=pieces)
     tokenizer = f"tokenizer of Chinese, before BPE (default: {recipe.tokenizer}); other languages are tokenized as "
     text.add_argument("--tokenizer", choices=("jieba", "characters"), help=f"{tokenizer}Moses does")
+    normalize = (
+        "what the source side's tokens are made of: spaces replaces each run of white space of any kind by a space, "
+        "without spaces around lines and invisible characters; nfkc is Unicode's normal form NFKC (no fullwidth forms "
+        "and ligatures), then the same; none is the text as it is. posnet-translate treats its input alike; the "
+        f"target side stays as it is (default: {recipe.normal_form or 'none'})"
+    )
+    text.add_argument("--normalize", choices=("none", "spaces", "nfkc"), help=normalize)
     lowercase = f"default: {'yes' if recipe.lowercase or recipe.lowercase_first else 'no'}"
     text.add_argument("--lowercase", action=argparse.BooleanOptionalAction, help=lowercase)
     unit = "words" if recipe.clean == "words" else "subwords"
@@ -122,14 +129,17 @@ def check(options: argparse.Namespace) -> None:
 
 
 def _recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[str], has_valid: bool) -> Recipe:
-    names = ("subwords", "tokenizer", "lowercase", *LEAST, "drop_repeated", "drop_copies", "drop_other_scripts")
+    names = (
+        *("subwords", "tokenizer", "lowercase", "normalize", *LEAST),
+        *("drop_repeated", "drop_copies", "drop_other_scripts"),
+    )
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     subwords = given.get("subwords", default.subwords)
     unread: dict[str, tuple[str, ...]] = {
         f"--subwords {subwords}": ("merges", "tokenizer") if subwords == "sentencepiece" else ("pieces",)
     }
     if getattr(options, "like", None):
-        unread[f"--like {options.like}"] = ("subwords", "merges", "pieces", "tokenizer", "lowercase")
+        unread[f"--like {options.like}"] = ("subwords", "merges", "pieces", "tokenizer", "lowercase", "normalize")
     if default.clean is None:
         unread[f"{options.dataset}, whose pairs are kept at any length"] = ("min_length", "max_length", "max_ratio")
     if "zh" not in map(code_of, languages):
@@ -141,6 +151,8 @@ def _recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[st
     for what, without in unread.items():
         for name in filter(given.__contains__, without):
             raise UsageError(f"{flag(name)} has no meaning with {what}. Leave it out.")
+    if "normalize" in given:
+        given["normal_form"] = given.pop("normalize").removeprefix("none")
     chosen = replace(default, **given)
     if len(chosen.merges) > 2:
         raise UsageError(f"--merges {' '.join(map(str, chosen.merges))}: give one number, or one for each language.")
@@ -230,11 +242,13 @@ def preparation(options: argparse.Namespace, stages: Path, downloads: Downloads)
 def _of_corpus(options: argparse.Namespace, stages: Path, card: DatasetCard) -> Preparation:
     sets = {name: getattr(options, name) for name in SETS if getattr(options, name)}
     languages = _languages(options, sets)
-    default = Recipe() if options.merges or options.tokenizer else OWN_PAIRS  # options of BPE ask for it
+    of_bpe = replace(Recipe(), normal_form=OWN_PAIRS.normal_form)
+    default = of_bpe if options.merges or options.tokenizer else OWN_PAIRS  # options of BPE ask for it
     recipe = _recipe(options, default, languages, "valid" in sets)
     like = Vocabulary.read(options.like, languages) if options.like else None
     card.files_read = {name: list(map(shown, paths)) for name, paths in sets.items()}
-    recipe = replace(recipe, subwords=like.subwords) if like else recipe
+    if like:
+        recipe = replace(recipe, subwords=like.subwords, normal_form=like.tokenizers[0].normal_form)
     return Preparation(own_pairs(stages, sets, languages), languages, recipe, card, like)
 
 

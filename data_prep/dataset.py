@@ -32,13 +32,14 @@ class Recipe:
     merges: tuple[int, ...] = (10_000,)  # of BPE, learned jointly, or a number for each language
     pieces: int = 32_000  # of sentencepiece
     lossless: bool = False  # sentencepiece keeps all white space, and splits characters without a piece into bytes
+    normal_form: str = ""  # of the source side's tokens
     drop_repeated: bool = False  # training pairs that equal an earlier one
     drop_copies: bool = False  # training pairs of equal sides
     drop_other_scripts: bool = False  # training pairs with a side whose letters are all of another script
 
 
 # For sentence pairs of one's own.
-OWN_PAIRS = Recipe(subwords="sentencepiece", pieces=10_000, lossless=True)
+OWN_PAIRS = Recipe(subwords="sentencepiece", pieces=10_000, lossless=True, normal_form="spaces")
 # For interface texts and text of one language.
 SMALL_TEXT = Recipe(subwords="sentencepiece", pieces=3000, clean=None)
 

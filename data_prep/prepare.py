@@ -3,14 +3,14 @@
 import argparse
 import functools
 import os
+from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from posnet_data_prep import command_line
 from posnet_data_prep.command_line import Preparation
+from posnet_data_prep.dataset import Recipe
 from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
 from posnet_data_prep.pipeline.publish import publish, published_before, sentences
@@ -18,9 +18,9 @@ from posnet_data_prep.pipeline.sets import LONGEST_WORD
 from posnet_data_prep.sources.download import URL_STARTS, Downloads
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.disk import are_on_one_disk, free_bytes, refuse_too_little_disk
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.files import check_folder, check_stdout
-from posnet_fairseq.shared.progress import ProgressReporter, amount, shown
+from posnet_fairseq.shared.progress import ProgressReporter, amount, plain_console, shown
 from posnet_fairseq.shared.stages import exclusive_lock, pending, run
 from posnet_fairseq.text.card import CARD
 
@@ -47,11 +47,11 @@ def show_datasets(downloads: Downloads) -> None:
         here = sum(downloads.cached(file) is not None for file in dataset.files)
         licenses = "; ".join(dict.fromkeys(file.license for file in dataset.files))
         size = sum(file.size or 0 for file in dataset.files)
-        cached = f"{here} of {len(dataset.files)} files"
+        cached = f"{here} of {counted(len(dataset.files), 'file')}"
         table.add_row(name, f"{dataset.pairs['train']:,}", _bytes(size) if size else "?", cached, licenses)
-    console = Console(highlight=False)
+    console = plain_console()
     console.print(table)
-    console.print(f"Downloads are kept in {escape(shown(downloads.folder))}.", soft_wrap=True)
+    console.print(f"Downloads are kept in {shown(downloads.folder)}.", soft_wrap=True)
     console.print("corpus and text prepare files of your own: posnet-prepare corpus --help", soft_wrap=True)
 
 
@@ -60,8 +60,8 @@ def show_plan(
 ) -> None:
     """Print all stages of a dataset, those to do, and the bytes that they write and that must be downloaded."""
     todo = pending(pipeline.goal)
-    console = Console(highlight=False)
-    table = Table(title=escape(f"{asked.card.dataset} in {shown(out)}"))
+    console = plain_console()
+    table = Table(title=f"{asked.card.dataset} in {shown(out)}")
     for column in ("stage", "writes about", ""):
         table.add_column(column, justify="right" if column == "writes about" else "left")
     for file in asked.files:
@@ -71,11 +71,11 @@ def show_plan(
         table.add_row(stage.name, _bytes(stage.size), "to do" if stage in todo else "done")
     console.print(table)
     if asked.note:
-        console.print(asked.note, markup=False)
-    console.print(f"{escape(shown(out))}: {_bytes(needed)} needed, {_bytes(free_bytes(out))} free")
+        console.print(asked.note)
+    console.print(f"{shown(out)}: {_bytes(needed)} needed, {_bytes(free_bytes(out))} free")
     if to_load:
         folder = downloads.folder
-        console.print(f"{escape(shown(folder))}: {_bytes(to_load)} to download, {_bytes(free_bytes(folder))} free")
+        console.print(f"{shown(folder)}: {_bytes(to_load)} to download, {_bytes(free_bytes(folder))} free")
 
 
 def report_result(out: Path, stages: Path, asked: Preparation, report: ProgressReporter) -> None:
@@ -94,7 +94,8 @@ def report_result(out: Path, stages: Path, asked: Preparation, report: ProgressR
         for reason, count in card.dropped.items():
             report.say(f"  {count:>{width},}  {_REASONS[reason]}")
     lowercase = any(words.is_lowercase for words in card.words.values())
-    for sentence in sentences(card.restored or {}, card.sentences or {}, lowercase):
+    normal_form = "".join(words.normal_form for words in card.words.values())  # only sources have one
+    for sentence in sentences(card.restored or {}, card.sentences or {}, lowercase, normal_form):
         report.say(f"{sentence}.")
     for note in card.notes or []:
         report.say(f"note: {note}.")
@@ -119,9 +120,17 @@ def main(options: argparse.Namespace) -> None:
     before = published_before(out, stages)
     _refuse_inputs_within(options)
     asked = command_line.preparation(options, stages, downloads)
-    pipeline = DatasetPipeline(asked.read, asked.languages, asked.recipe, options.workers, asked.like)
+
+    def pipeline_by(recipe: Recipe) -> DatasetPipeline:
+        return DatasetPipeline(asked.read, asked.languages, recipe, options.workers, asked.like)
+
+    pipeline = pipeline_by(asked.recipe)
     if before == pipeline.goal.key:
         report.say(f"{out} is up to date.")
+        return
+    if before == pipeline_by(replace(asked.recipe, normal_form="")).goal.key and options.normalize is None:
+        # Made by an earlier version, as models may have been trained on it.
+        report.say(f"{out} is up to date, without --normalize {asked.recipe.normal_form}, which is the default now.")
         return
     check_folder(out)
     if asked.files:

@@ -34,19 +34,21 @@ PICTURES = {
 REPOSITORY = {name.lower(): f"{name}.md" for name in ("README", "RESULTS", "CHANGELOG", "CONTRIBUTING")}
 
 # Functions, words and signs in the formulas of mixers, which terminals show as text.
-_FUNCTION = re.compile(r"(?<![\w_])(clip|softmax|exp|index|Re)\b")
+_FUNCTION = re.compile(r"(?<![\w_])(clip|softmax|exp|log|index|ReLU|Re)\b")
 _TEXT = re.compile(r"(?<![\w^])(?:no softmax|gated|values|for|aPosNet's|rPosNet's)(?![\w(])")
 SIGNS = {
     "α̂": r"\hat{α}",
     "ñ": r"\tilde{n}",
     "m̃": r"\tilde{m}",
     "·": r"\cdot ",
+    "⊙": r"\odot ",
     "≤": r"\leq ",
     "±": r"\pm ",
     "Σ": r"\sum ",
     "⌊": r"\lfloor ",
     "⌋": r"\rfloor ",
     "|": r"\vert ",
+    "¹": "^1",
     "²": "^2",
 }
 

@@ -1,14 +1,11 @@
 """Scoring from Python."""
 
 import io
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TypeGuard
-
-from rich.console import Console
 
 from posnet_eval.inputs.loading import load
 from posnet_eval.inputs.plan import (
@@ -26,10 +23,10 @@ from posnet_eval.report.tables import show
 from posnet_eval.statistics.results import Comparison
 from posnet_eval.statistics.scoring import compare
 from posnet_fairseq.shared.errors import UsageError, called_from_python
-from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.shared.progress import ProgressReporter, plain_console
+from posnet_fairseq.text.plain import LINE
 
 SYSTEM = "system"  # name of a single system without one
-_LINE = re.compile(r"[^\n\0\ud800-\udfff]*")
 _RENAMED = {"source": "sources", "reference": "references", "system": "hypotheses"}  # options as arguments
 
 
@@ -39,7 +36,7 @@ class Result(Comparison):
 
     def __repr__(self) -> str:
         file = io.StringIO()
-        show(self, Console(file=file, width=80, height=25, highlight=False, color_system=None))
+        show(self, plain_console(file=file, width=80, height=25, color_system=None))
         return "\n".join(line.rstrip() for line in file.getvalue().rstrip().split("\n"))
 
 
@@ -90,8 +87,9 @@ def score(
         language_pair: as "en-de", which chooses BLEU's tokenizer and TER's units; default: for files, their endings.
         groups: the group of each of the N lines, such as its domain, of 20 at most; ``test_sets[0].by_group`` has their
             scores.
-        test: "bs" (paired bootstrap) or "ar" (approximate randomization), over sentences only, with sacreBLEU's p;
-            default: over sentences and seeds if a system has several runs, else "bs".
+        test: "shift" (two-sided paired bootstrap), "bs" (paired bootstrap) or "ar" (approximate randomization), over
+            sentences only, "bs" and "ar" with sacreBLEU's p; default: over sentences and seeds if a system has several
+            runs, else "shift".
         resamples: number of resamples of the bootstrap.
         trials: number of trials of approximate randomization.
         seed: seed of both.
@@ -164,7 +162,7 @@ def _text(given: object, name: str) -> Text:
         return Path(given)
     lines = tuple(given) if _is_ordered(given) else (None,)
     for number, line in enumerate(lines, 1):
-        if not isinstance(line, str) or not _LINE.fullmatch(line):
+        if not isinstance(line, str) or not LINE.fullmatch(line):
             raise UsageError(
                 f"{name}: item {number} of {given!r:.60} is no line of text. Give a pathlib.Path, or a sequence of "
                 "lines of type str, without line breaks, NUL characters and halves of surrogate pairs."

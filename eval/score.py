@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
 from posnet_eval.inputs import plan as plans
 from posnet_eval.inputs.configuration import read_plan
 from posnet_eval.inputs.loading import load
@@ -23,7 +21,7 @@ from posnet_fairseq.shared.common_options import add_device_option, parsed_by
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import a_path, check_stdout
 from posnet_fairseq.shared.processes import cores
-from posnet_fairseq.shared.progress import ProgressReporter, shown
+from posnet_fairseq.shared.progress import ProgressReporter, plain_console, shown
 
 # Options that a configuration file replaces.
 _TEST_SET = ("source", "reference", "test_set", "language_pair", "system", "groups")
@@ -85,8 +83,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--test",
         choices=plans.TESTS,
-        help=f"{tests}; both over sentences only, with sacreBLEU's p (default: over sentences and seeds if a system "
-        "has several runs, else bs)",
+        help=f"{tests}; over sentences only, bs and ar with sacreBLEU's p, which for bs marks about 11%% of equally "
+        "good translations (default: over sentences and seeds if a system has several runs, else shift)",
     )
     resamples, trials = "number of resamples of the bootstrap", "number of trials of approximate randomization"
     parser.add_argument("--resamples", type=int, help=f"{resamples} (default: {plans.RESAMPLES})")
@@ -164,7 +162,7 @@ def main(options: argparse.Namespace) -> None:
         if options.json:
             print(as_json(result), end="")
         else:
-            left = show(result, Console(highlight=False), bool(options.out))
+            left = show(result, plain_console(), bool(options.out))
     if options.out:
         more = f" {left} more {'remark' if left == 1 else 'remarks'} and" if left else ""
         others = "also .md, .tex, .csv, .json and segments.tsv"

@@ -6,6 +6,8 @@ Nothing else here needs fairseq.
 
 import importlib
 import os
+import sys
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from posnet_fairseq._version import __version__
@@ -14,6 +16,18 @@ from posnet_fairseq._version import __version__
 # ever other lengths, which save little time. Both are read at the first product by oneDNN, not when torch is imported.
 for _name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
     os.environ.setdefault(_name, "64")
+
+_show_error = sys.excepthook
+
+
+def _show_no_interrupt(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    if not issubclass(kind, KeyboardInterrupt):
+        _show_error(kind, error, traceback)
+
+
+# Of a command that is interrupted while it is loaded, no traceback is shown, as of one that works.
+if sys.argv and os.path.basename(sys.argv[0]).startswith("posnet-"):
+    sys.excepthook = _show_no_interrupt
 
 if TYPE_CHECKING:
     from posnet_eval.api import score

@@ -83,7 +83,8 @@ class TranslationModel(SearchableModel):
         """Translate a line, or lines.
 
         Args:
-            lines: a line of plain text, or a sequence of lines. A blank line is translated to "".
+            lines: a line of plain text, or a sequence of lines. A blank line is translated to "". Spaces around a line
+                are not translated, and stand around its translation.
             nbest: return as :class:`Translation` the best translations of each line, at most this number and at most
                 `beam`. Default: return the text of the best one.
             attention: with `nbest`, return cross-attention weights.
@@ -137,7 +138,7 @@ class TranslationModel(SearchableModel):
         Args:
             sources: a line of plain text, or a sequence of lines; they may be blank, as may the translations.
             translations: plain text of the target language, one line per source. Tokens that are not in the vocabulary
-                are scored as ``<unk>``.
+                are scored as ``<unk>``, and spaces around a line are not scored.
             lenpen: length penalty. Default: as the model records it, else 1, which makes scores means over tokens. With
                 0, a score is the log probability of the whole translation.
             attention: return cross-attention weights.
@@ -179,8 +180,8 @@ def load(
             GPUs that compute in it, else ``float32``.
         fast: store position-based energies as tables, as posnet-precompute does.
         pretokenized: input and output are tokens separated by spaces.
-        bpe_codes: apply these codes of subword-nmt after Moses tokenization.
-        sentencepiece_model: split text by this model.
+        bpe_codes: apply these codes of subword-nmt after Moses tokenization. Refused if the card names others.
+        sentencepiece_model: split text by this model. Refused if the card names another.
         shortlist: file that posnet-export wrote: restrict the search to likely translations of the source words.
         compile: compile the layers with ``torch.compile``, for GPUs: the first sentences take minutes. On CPUs with
             ``float32`` and ``fp16`` only, in which weights are then not packed.

@@ -2,27 +2,33 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from posnet_fairseq.shared.errors import UsageError, nearest
 
 _MIXERS: dict[str, Any] = {}
 _BASE = "posnet_fairseq.mixers.bases.token_mixer.TokenMixer"  # by name: mixers import this module
-# The mixers that the models have options and architectures of, once these are made.
-_built_for: dict[str, Any] | None = None
+_of_models: set[str] = set()  # options that models have besides those of mixers
+# The mixers whose options and architectures fairseq's parsers have, once these are made.
+_parsed: dict[str, Any] | None = None
 
 
 def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]:
-    """Class decorator that registers a token mixer.
+    """Class decorator that registers a token mixer, at any time; one of the same name and module is replaced.
+
+    A warning says that a mixer is missing in fairseq's own commands: their architectures and flags are made once in a
+    process, when :mod:`posnet_fairseq.models` is imported.
 
     Args:
         name: what options call it (``--encoder-self-mixer NAME``).
         arch: what its architectures are called, ``ARCH_base`` and so on. Default: `name`.
 
     Raises:
-        ValueError: the name, that of its architectures or one of its options is another mixer's already, or the class
-            is no TokenMixer, or declares places or options that no mixer can have.
+        ValueError: the name is that of a mixer of another module, or that of its architectures or one of its options
+            is another mixer's or the models' already, or the class is no TokenMixer, or declares places or options that
+            no mixer can have.
     """
 
     def register(cls: Any) -> type:
@@ -30,12 +36,13 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
         base = next((base for base in cls.__mro__ if f"{base.__module__}.{base.__qualname__}" == _BASE), None)
         if base is None:
             raise ValueError(f"mixer {name!r}: {owner} must extend {_BASE}")
-        if name in _MIXERS:
-            other = _MIXERS[name]
+        other = _MIXERS.get(name)
+        if other is not None and other.__module__ != cls.__module__:
             raise ValueError(
                 f"mixer {name!r}: {owner} cannot take a name that belongs to {other.__module__}.{other.__qualname__}"
             )
-        taken = {each.arch: each for each in _MIXERS.values()}.get(arch or name)
+        others = {each.arch: each for each in _MIXERS.values() if each is not other}
+        taken = others.get(arch or name)
         if taken is not None:
             raise ValueError(f"mixer {name!r}: {arch or name} names architectures of the mixer {taken.name!r} already")
         if not isinstance(cls.places, tuple) or not set(cls.places) <= set(base.places):
@@ -46,15 +53,19 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
             cls.Config(**cls.arch_options)
         except (TypeError, ValueError, UsageError) as error:
             raise ValueError(f"mixer {name!r}: the defaults of {owner}.Config are refused: {error}") from error
-        known = option_fields()
+        known = option_fields(without=name)
         for field in dataclasses.fields(cls.Config):
             theirs = known.get(field.name, field)
             if (theirs.type, theirs.metadata) != (field.type, field.metadata):
                 raise ValueError(f"option {field.name!r}: {owner} declares it differently than another mixer")
-        if _MIXERS is _built_for:
-            raise ValueError(
-                f"mixer {name!r}: {owner} comes too late, the options of the models are made. Register it before "
-                "posnet_fairseq.models is imported."
+            if field.name in _of_models:
+                raise ValueError(f"option {field.name!r}: {owner} declares it, and models have it already")
+        if _MIXERS is _parsed:
+            warnings.warn(
+                f"mixer {name!r}: {owner} comes too late for fairseq's own commands in this process: their "
+                "architectures and options were made when posnet_fairseq.models was imported. To train it, register it "
+                "before; all else has it.",
+                stacklevel=2,
             )
         cls.name = name
         cls.arch = arch or name
@@ -83,12 +94,20 @@ def get_mixer(name: str, option: str = "mixer") -> Any:
     raise UsageError(f"{option} {name}: there is no such mixer. Choose one of: {', '.join(mixer_names())}.{hint}")
 
 
-def option_fields() -> dict[str, dataclasses.Field]:
-    """Return the options of all mixers, each once: a dict from name to dataclasses.Field."""
-    return {field.name: field for name in mixer_names() for field in dataclasses.fields(_MIXERS[name].Config)}
+def option_fields(without: str | None = None) -> dict[str, dataclasses.Field]:
+    """Return the options of all mixers but `without`, each once: a dict from name to dataclasses.Field."""
+    names = [name for name in mixer_names() if name != without]
+    return {field.name: field for name in names for field in dataclasses.fields(_MIXERS[name].Config)}
 
 
-def close_registry() -> None:
-    """Refuse further mixers: the options and architectures of the models have been made of those that there are."""
-    global _built_for
-    _built_for = _MIXERS
+def reserve_options(names: Iterable[str]) -> None:
+    """Refuse mixers that declare one of the options `names`, which models have."""
+    _of_models.update(names)
+    if clashes := _of_models & option_fields().keys():
+        raise ValueError(f"mixers declare options that the model has already: {', '.join(sorted(clashes))}")
+
+
+def parsers_are_made() -> None:
+    """Warn of further mixers: the flags and architectures of fairseq are made of those that there are."""
+    global _parsed
+    _parsed = _MIXERS

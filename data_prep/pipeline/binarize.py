@@ -1,4 +1,7 @@
-"""Dictionaries and binary sets, byte for byte those of fairseq-preprocess."""
+"""Dictionaries and binary sets, byte for byte those of fairseq-preprocess.
+
+Only words that are spelled like its special symbols, such as ``</s>``, are unknown here: there they end a sentence.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -71,6 +74,6 @@ def _encoded(text: Path, dictionary: Dictionary, bar: Bar) -> Iterator[list[list
     """Yield the ids of the tokens of each line, end symbol included, of many lines at once."""
     with text.open(encoding="utf-8", newline="\n") as lines:
         while part := list(islice(lines, _LINES)):
-            sentences = [[*map(dictionary.index, line.split()), dictionary.eos()] for line in part]
+            sentences = [*map(dictionary.ids_of, part)]
             yield sentences
             bar.advance(sum(map(len, sentences)))

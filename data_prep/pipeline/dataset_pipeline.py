@@ -39,7 +39,7 @@ Counts = dict[str, Any]
 Make = Callable[[Path, ProgressReporter], Counts]
 Stages = tuple[FolderStage, ...]
 # Settings of later versions: where they are not used, datasets made before need not be made again.
-_LATER = ("lowercase_first", "rules")
+_LATER = ("lowercase_first", "rules", "normal_form")
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,8 @@ class DatasetPipeline:
     ) -> None:
         self.read, self.languages, self.recipe, self._processes, self._like = read, languages, recipe, processes, like
         self.tokenizers = like.tokenizers if like else [_tokenizer(language, recipe) for language in languages]
+        if len(languages) == 2 and not like:  # of one language, all text is also what a model writes
+            self.tokenizers[0] = structs.replace(self.tokenizers[0], normal_form=recipe.normal_form)
         self.subword_files = like.subword_files if like else subword_files(languages, recipe)
         self._lossless = recipe.lossless and recipe.subwords == "sentencepiece" and not like
         self._joined = len(set(self.subword_files.values())) == 1

@@ -21,7 +21,7 @@ from posnet_data_prep.pipeline.sets import (
     dropped_pairs,
 )
 from posnet_fairseq import __version__
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.records import are_intact
 from posnet_fairseq.shared.stages import LOCK, PARTIAL, remove
@@ -195,13 +195,13 @@ def _notes(pipeline: DatasetPipeline) -> Iterator[str]:
         tokenized.update(of_set.get("tokenized", {}))
     for file, lines in tokenized.items():
         yield (
-            f"{file} looks tokenized: {lines:,} lines end in a space and a period. A model trained on it expects "
-            "tokenized input; for a model that translates plain text, give plain text"
+            f"{file} looks tokenized: {counted(lines, 'line ends', 'lines end')} in a space and a period. A model "
+            "trained on it expects tokenized input; for a model that translates plain text, give plain text"
         )
 
 
 def restoration(folder: Path, pipeline: DatasetPipeline) -> dict[str, dict[str, Restored]]:
-    """Return, of each set but the training set and of each language, how its text comes back.
+    """Return, of each set but the training set and of each language, how its text, sources normalized, comes back.
 
     The binarized tokens in a dataset's folder are decoded, as a perfect system would write them.
     """
@@ -219,7 +219,8 @@ def restoration(folder: Path, pipeline: DatasetPipeline) -> dict[str, dict[str, 
             lines = np.split(tokens, np.cumsum(sizes)[:-1])
             decoded = [tokenizer.join(subwords.join(dictionary.string(line.tolist()))) for line in lines]
             text = (folder / f"{name}.{language}").read_bytes().decode().split("\n")[:-1]
-            expected = [line.lower() for line in text] if tokenizer.is_lowercase else text
+            expected = [tokenizer.normalized(line) for line in text]
+            expected = [line.lower() for line in expected] if tokenizer.is_lowercase else expected
             changed = sum(one != other for one, other in zip(decoded, expected, strict=True))
             bleu = 100.0
             if changed and is_pair:
@@ -230,17 +231,19 @@ def restoration(folder: Path, pipeline: DatasetPipeline) -> dict[str, dict[str, 
 
 
 def sentences(
-    restored: Mapping[str, Mapping[str, Restored]], lines: Mapping[str, int], lowercase: bool
+    restored: Mapping[str, Mapping[str, Restored]], lines: Mapping[str, int], lowercase: bool, normal_form: str
 ) -> Iterator[str]:
     """Yield sentences, without periods, about the sets that lost something: the test sets, if there are any.
 
-    `lowercase`: whether tokens are in lower case, as which the text then counts.
+    `lowercase`: whether tokens are in lower case, as which the text then counts; `normal_form`: likewise, of sources.
     """
     lossy = [(name, language, of) for name, sides in restored.items() for language, of in sides.items() if of.changed]
     if not lossy:
         names = " and ".join(", ".join(restored).rsplit(", ", 1))  # valid, test and test1
         how = "in lower case" if lowercase else "as it was"
+        how += f", sources as --normalize {normal_form} changes them" if normal_form else ""
         yield f"every line of {names} comes back from its tokens {how}"
     for name, language, of in [one for one in lossy if one[0] != "valid"] or lossy:
         most = "" if of.bleu is None else f"; a perfect system would score BLEU {of.bleu:.1f}"
-        yield f"{of.changed:,} of {lines[name]:,} lines of {name}.{language} are not restored from their tokens{most}"
+        are = "is not restored from its" if of.changed == 1 else "are not restored from their"
+        yield f"{of.changed:,} of {counted(lines[name], 'line')} of {name}.{language} {are} tokens{most}"

@@ -111,7 +111,8 @@ class Segmenter:
                 counts[f"{DROPPED}{problem}"] += 1
                 continue
             kept.append((*row[:width], *tokens))
-            counts[NOT_NFC] += not all(unicodedata.is_normalized("NFC", text) for text in row[:width])
+            unchanged = row[1:width] if self.recipe.normal_form == "nfkc" else row[:width]
+            counts[NOT_NFC] += not all(unicodedata.is_normalized("NFC", text) for text in unchanged)
             counts.update(ODD[what] for what in odd)
         columns: Columns = [list(column) for column in zip(*kept, strict=True)] or [[] for _ in range(2 * width)]
         return columns, count_tokens(self.languages, columns[width:]) + counts

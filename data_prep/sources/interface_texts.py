@@ -5,7 +5,6 @@ The packages are under the Apache License 2.0. Half of their texts have at most 
 
 import hashlib
 import html
-import json
 import re
 import zipfile
 from collections import Counter, defaultdict
@@ -20,6 +19,7 @@ from posnet_data_prep.sources.archives import WHEELS, Archive
 from posnet_data_prep.sources.download import Downloads
 from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.shared.schema import loads
 from posnet_fairseq.shared.stages import FolderStage
 
 # Longer training sentences cost a CPU more time than a small model can learn from them; the test set keeps them.
@@ -106,8 +106,8 @@ def read_wheel(path: Path, language: str) -> Iterator[Text]:
 def _read_json(archive: zipfile.ZipFile, name: str) -> Iterator[Text]:
     """Yield texts of a folder of JSON files, one for each language, matched by their keys. The folder is a document."""
     folder = name.rpartition("/")[0] + "/"
-    english = dict(_leaves(json.loads(archive.read(f"{folder}en.json"))))
-    for path, target in _leaves(json.loads(archive.read(name))):
+    english = dict(_leaves(loads(archive.read(f"{folder}en.json"))))
+    for path, target in _leaves(loads(archive.read(name))):
         if path in english:
             yield folder, english[path], target
 

@@ -12,7 +12,7 @@ from posnet_data_prep.sources.archives import ARCHIVES, Archive
 from posnet_data_prep.sources.download import Downloads
 from posnet_data_prep.sources.readers import Part, Reader, write_set
 from posnet_fairseq.shared.compressed import open_binary
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.progress import Bar, ProgressReporter, shown
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.shared.stages import FolderStage
@@ -88,7 +88,7 @@ class Published(Dataset):
                 name: write_set(folder, name, self.languages, parts, report) for name, parts in sets.items()
             }
             if reader.repaired:
-                report.say(f"{reader.repaired:,} lines had bytes that are not UTF-8; they became U+FFFD")
+                report.say(f"{counted(reader.repaired, 'line')} had bytes that are not UTF-8; they became U+FFFD")
             return counts | {"lines mended": reader.repaired}
 
         settings: dict[str, Any] = {

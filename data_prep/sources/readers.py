@@ -15,7 +15,7 @@ from posnet_data_prep.dataset import SETS
 from posnet_data_prep.sources.oddities import CSV_COMMAND, Oddities, TableForm
 from posnet_data_prep.sources.shifts import Shift, ShiftDetector
 from posnet_fairseq.shared.compressed import damage_refused, has_compressed_name, open_binary, plain_suffix
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.files import check_file, is_blank, iterate_lines, write_lines
 from posnet_fairseq.shared.progress import ProgressReporter, shown
 from posnet_fairseq.shared.records import digest
@@ -103,8 +103,8 @@ class Part:
             if None in row:
                 shorter, longer = self.paths if row[0] is None else reversed(self.paths)
                 raise UsageError(
-                    f"{shorter} has {number - 1:,} lines, {longer} has more, but they belong together line by line. "
-                    "Fix the files first."
+                    f"{shorter} has {counted(number - 1, 'line')}, {longer} has more, but they belong together line by "
+                    "line. Fix the files first."
                 )
             yield row
 

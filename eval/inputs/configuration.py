@@ -14,12 +14,13 @@ import msgspec
 from posnet_eval.inputs.plan import SETTINGS, Plan, TestSet, default_baselines, language_pair
 from posnet_fairseq.shared.errors import UsageError, about, called_from_python
 from posnet_fairseq.shared.files import read_small
-from posnet_fairseq.shared.schema import PlainLoader, convert, read_yaml
+from posnet_fairseq.shared.schema import PlainLoader, Written, convert, read_yaml
 
 Name = str | int | float  # YAML reads 2014 as a number
 Names = Name | list[Name]
 FilePaths = str | list[str]
 Finite = Annotated[float, msgspec.Meta(ge=-float_info.max, le=float_info.max)]
+_NAMES = ("systems", "test_sets", "metrics", "baselines", "notes")  # keys of names, which are read as they are written
 _PICTURES = {".png": "png", ".svg": "svg+xml"}
 
 
@@ -55,23 +56,31 @@ def read_plan(path: Path) -> Plan:
     """Return the comparison that a file describes; paths in it are relative to its folder."""
     entries = read_yaml(path, Any, PlainLoader)
     with about(path):
-        entries = _with_text_keys(entries)
+        if isinstance(entries, dict):
+            entries = {key: _plain(value, key in _NAMES) for key, value in _with_text_keys(entries).items()}
     content: _Comparison = convert(entries, _Comparison, path)
     with called_from_python(), about(path):  # keys have the names of arguments
         return _plan(content, Path(path).parent)
 
 
-def _with_text_keys(content: Any) -> Any:
+def _plain(content: Any, has_names: bool) -> Any:
+    """Return content with texts as keys, and numbers that are written as Python would not as texts or numbers."""
     if isinstance(content, dict):
-        if odd := [key for key in content if key is None or isinstance(key, bool)]:
-            raise UsageError(
-                f'YAML reads a key as {odd[0]}, such as no, yes, off, on, null and ~. Put it in quotes, as "no".'
-            )
-        result = {str(key): _with_text_keys(value) for key, value in content.items()}
-        if len(result) < len(content):
-            raise UsageError("a key is there twice, as a number and as text. Give each a name of its own.")
-        return result
-    return content
+        return {key: _plain(value, has_names) for key, value in _with_text_keys(content).items()}
+    if isinstance(content, list):
+        return [_plain(value, has_names) for value in content]
+    return (str(content) if has_names else content.number) if isinstance(content, Written) else content
+
+
+def _with_text_keys(entries: dict[Any, Any]) -> dict[str, Any]:
+    if odd := [key for key in entries if key is None or isinstance(key, bool)]:
+        raise UsageError(
+            f'YAML reads a key as {odd[0]}, such as no, yes, off, on, null and ~. Put it in quotes, as "no".'
+        )
+    result = {str(key): value for key, value in entries.items()}
+    if len(result) < len(entries):
+        raise UsageError("a key is there twice, as a number and as text. Give each a name of its own.")
+    return result
 
 
 def _plan(content: _Comparison, folder: Path) -> Plan:

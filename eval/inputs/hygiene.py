@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from posnet_eval.metrics.base import FloatArray
+from posnet_fairseq.shared.errors import counted
 from posnet_fairseq.shared.files import is_blank
 from posnet_fairseq.text.languages import SAMPLE, Scripts, letters
 from posnet_fairseq.text.plain import PlainText, find_entity
@@ -60,12 +61,14 @@ def given_remarks(sources: Sequence[str], references: Sequence[Sequence[str]]) -
         empty = [place for place, line in enumerate(lines, 1) if is_blank(line)]
         if empty:
             counts = ", which metrics take for a translation without words" if several and name in texts else ""
-            yield Remark("", f"{counted(len(empty))} empty in {name}{counts}", tuple(empty[:SHOWN]))
+            yield Remark("", f"{counted(len(empty), 'line')} empty in {name}{counts}", tuple(empty[:SHOWN]))
         plain = PlainText(lines)
         if plain.is_segmented:
-            yield Remark("", f"{plain.segmented:,} lines in {name} have subword marks; scores are for plain text")
+            lines_have = counted(plain.segmented, f"line in {name} has", f"lines in {name} have")
+            yield Remark("", f"{lines_have} subword marks; scores are for plain text")
         if plain.is_tokenized:
-            yield Remark("", f"{plain.tokenized:,} lines in {name} end in a space and a period, so it looks tokenized")
+            lines_end = counted(plain.tokenized, f"line in {name} ends", f"lines in {name} end")
+            yield Remark("", f"{lines_end} in a space and a period, so it looks tokenized")
 
 
 def remarks(
@@ -103,7 +106,7 @@ def remarks(
         if odd:
             # The verbs in braces agree with the number of lines.
             verbs = singular if len(odd) == 1 else dict(zip(singular, singular, strict=True))
-            found.append(Remark(system, f"{counted(len(odd))} {text.format_map(verbs)}", tuple(odd[:SHOWN])))
+            found.append(Remark(system, f"{counted(len(odd), 'line')} {text.format_map(verbs)}", tuple(odd[:SHOWN])))
     return found + [Remark(system, text) for text in _of_the_whole(lines, references, lowercase)]
 
 
@@ -117,11 +120,6 @@ def _is_outlier(line: str, reference: str, source: str | None) -> bool:
     return longer - shorter > SHORT and longer > OUTLIER * shorter and not is_blank(line)
 
 
-def counted(lines: int) -> str:
-    """Return a number of lines as "1 line" or "2,000 lines"."""
-    return f"{lines:,} {'line' if lines == 1 else 'lines'}"
-
-
 def _of_the_whole(lines: Sequence[str], references: Sequence[str], lowercase: bool) -> Iterator[str]:
     if lines and list(lines) == list(references):
         yield "identical to the reference"
@@ -131,8 +129,8 @@ def _of_the_whole(lines: Sequence[str], references: Sequence[str], lowercase: bo
         odd, usual = (sum(not unicodedata.is_normalized(form, line) for line in text) for text in (lines, references))
         if abs(odd - usual) > UNLIKE * len(lines):
             yield (
-                f"{odd:,} lines are not in Unicode normal form {form} (reference: {usual:,}), so letters that look the "
-                "same count as different"
+                f"{counted(odd, 'line is', 'lines are')} not in Unicode normal form {form} (reference: {usual:,}), so "
+                "letters that look the same count as different"
             )
             break
     pairs = zip(lines, references, strict=True)
@@ -140,11 +138,12 @@ def _of_the_whole(lines: Sequence[str], references: Sequence[str], lowercase: bo
     for name, change in (("lower", str.lower), ("upper", str.upper)):
         odd, usual = (sum(pair[side] == change(pair[side]) for pair in cased) for side in (0, 1))
         if abs(odd - usual) > CASED * len(lines):
-            yield f"{odd:,} lines are all in {name} case (reference: {usual:,})"
+            yield f"{counted(odd, 'line is', 'lines are')} all in {name} case (reference: {usual:,})"
     plain = PlainText(lines)
     if plain.is_tokenized and plain.tokenized > 3 * PlainText(references).tokenized:
         yield (
-            f"{plain.tokenized:,} lines end in a space and a period, so it looks tokenized; scores are for plain text"
+            f"{counted(plain.tokenized, 'line ends', 'lines end')} in a space and a period, so it looks tokenized; "
+            "scores are for plain text"
         )
 
 
@@ -172,6 +171,15 @@ def unspaced_script(lines: Sequence[str]) -> str | None:
     if counts["HIRAGANA"] >= COMMON * sum(counts.values()):  # Japanese has Chinese characters, too
         return "HIRAGANA"
     return max(UNSPACED, key=lambda script: counts[script])
+
+
+def can_be(code: str, lines: Sequence[str]) -> bool:
+    """Return whether a text can be in a language: of one without spaces, more than a few letters are in its script."""
+    own = [script for script, (_, codes) in UNSPACED.items() if code in codes]
+    counts: Counter[str] = Counter()
+    for line in lines if own else ():
+        counts.update(letters(line))
+    return sum(counts[script] for script in own) >= COMMON * counts.total()
 
 
 @functools.lru_cache(maxsize=1)  # systems share the reference

@@ -8,10 +8,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
-from posnet_eval.inputs.hygiene import UNSPACED, counted, first_misaligned_line, unspaced_script
+from posnet_eval.inputs.hygiene import UNSPACED, can_be, first_misaligned_line, unspaced_script
 from posnet_eval.inputs.plan import Lines, Plan, TestSet, Text
 from posnet_eval.metrics.base import WITHOUT_SPACES
-from posnet_fairseq.shared.errors import UsageError, option, visible
+from posnet_fairseq.shared.errors import UsageError, counted, option, visible
 from posnet_fairseq.shared.files import is_blank, read_lines
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.text.languages import BLEU_TOKENIZERS, bleu_tokenizer, code_of, tag_of
@@ -82,9 +82,8 @@ class _Loader:
                 self._check_subwords(name, lines, chain(*said))
         languages = test_set.languages
         if test_set.references and not any(languages):
-            first, second = (
-                tag_of(text) if isinstance(text, Path) else "" for text in (test_set.source, test_set.references[0])
-            )
+            texts = (test_set.source, sources), (test_set.references[0], references[0] if references else ())
+            first, second = (_language(text, lines) for text, lines in texts)
             languages = first, second
         if references:
             self._check_language(languages[1], references[0], test_set.name)
@@ -133,7 +132,7 @@ class _Loader:
         if count > MOST_GROUPS:
             problem = f"{count:,} groups"
         elif len(groups) != expected:
-            problem = counted(len(groups))
+            problem = counted(len(groups), "line")
         elif odd:
             problem = f"no name, or invisible characters, in line {odd:,}"
         else:
@@ -159,8 +158,8 @@ class _Loader:
         if len(lines) != len(reference):
             first = first_misaligned_line(lines, reference)
             self.problems.append(
-                f"{name} has {len(lines):,} lines, the reference {len(reference):,}; line {first:,} is the first that "
-                "seems out of step."
+                f"{name} has {counted(len(lines), 'line')}, the reference {len(reference):,}; line {first:,} is the "
+                "first that seems out of step."
             )
 
     def _check_subwords(self, name: str, lines: Lines, others: Iterable[str]) -> None:
@@ -181,7 +180,8 @@ class _Loader:
         looks, codes = UNSPACED[script]
         own = {code: BLEU_TOKENIZERS[code] for code in codes}
         code = code_of(language)
-        start = f"the reference of {name} looks {looks}, whose words are not split"
+        start = f"the reference of {name} looks {looks}"
+        unsplit = f"{start}, whose words are not split"
 
         def give(codes: Iterable[str]) -> str:
             pairs = " or ".join(f"en-{code}" for code in codes)
@@ -190,13 +190,20 @@ class _Loader:
 
         if "bleu" in metrics and (tokenizer or own.get(code)) not in (*own.values(), *_SPLIT_ALL):
             choice = ", ".join(dict.fromkeys((*own.values(), *_SPLIT_ALL)))
-            self.problems.append(
-                f"{start} by BLEU's tokenizer {tokenizer or bleu_tokenizer(code)[0]}. {give(own)} "
-                f"{option('tokenize')}: {choice}, none for words between spaces."
-            )
+            used = tokenizer or bleu_tokenizer(code)[0]
+            found = f"{start}, not {language}" if used in _SPLIT_ALL else f"{unsplit} by BLEU's tokenizer {used}"
+            self.problems.append(f"{found}. {give(own)} {option('tokenize')}: {choice}, none for words between spaces.")
         if "ter" in metrics and script != "HANGUL" and code not in WITHOUT_SPACES:
             split = [code for code in own if code in WITHOUT_SPACES]
-            self.problems.append(f"{start} by TER. {give(split) if split else 'Give'} {option('metrics')} without ter.")
+            self.problems.append(
+                f"{unsplit} by TER. {give(split) if split else 'Give'} {option('metrics')} without ter."
+            )
+
+
+def _language(text: Text | None, lines: Lines) -> str:
+    """Return the language that a file's ending is the tag of, "" if its lines cannot be in it, as German in test.my."""
+    tag = tag_of(text) if isinstance(text, Path) else ""
+    return tag if can_be(code_of(tag), lines) else ""
 
 
 def read_output(path: Path) -> list[str]:

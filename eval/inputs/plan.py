@@ -16,7 +16,8 @@ from posnet_fairseq.shared.schema import check_choice, check_range
 RESAMPLES, TRIALS, SEED = 1000, 10_000, 12345  # sacreBLEU's
 FEWEST = 40  # resamples from which on there is a 95% interval
 MOST = 10**6  # resamples and trials
-TESTS = {"bs": "paired bootstrap", "ar": "approximate randomization"}  # of sentences only
+# Tests over sentences only, of which "bs" and "ar" have sacreBLEU's p.
+TESTS = {"shift": "two-sided paired bootstrap", "bs": "paired bootstrap", "ar": "approximate randomization"}
 SEEDS = "seeds"  # the test of sentences and seeds
 SYMBOLS = ("†", "‡")  # mark a difference from the first baseline, from the second
 # Settings of a plan that both a command line and a configuration file may have.
@@ -68,7 +69,7 @@ class Plan:
     test_sets: tuple[TestSet, ...]
     metrics: tuple[str, ...] = ("bleu", "chrf")
     baselines: tuple[str, ...] = ()  # no, one or two systems
-    test: str | None = None  # a key of TESTS; None: of sentences and seeds if a system has several runs, else "bs"
+    test: str | None = None  # a key of TESTS; None: of sentences and seeds if a system has several runs, else "shift"
     resamples: int = RESAMPLES  # of the bootstrap
     trials: int = TRIALS  # of approximate randomization
     seed: int = SEED  # of both

@@ -19,7 +19,7 @@ import numpy as np
 
 from posnet_eval.metrics import model_files
 from posnet_eval.metrics.base import FloatArray, MeanMetric, MetricOptions, Segment
-from posnet_fairseq.shared.errors import UsageError, option
+from posnet_fairseq.shared.errors import UsageError, counted, option
 from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.files import check_file, utf8_name
 from posnet_fairseq.shared.processes import submitted
@@ -233,5 +233,7 @@ def devices(given: str | None) -> list["torch.device"]:
         return [torch.device("cpu")]
     found = [gpu for gpu in gpus if given in (None, "cuda", str(gpu))]
     if not found:
-        raise UsageError(f"{option('device')} {given}: this machine has {len(gpus)} GPUs. Give one of them, or cpu.")
+        raise UsageError(
+            f"{option('device')} {given}: this machine has {counted(len(gpus), 'GPU')}. Give one of them, or cpu."
+        )
     return found

@@ -1,14 +1,16 @@
 """Writing of a report's files, all of them or none."""
 
+import contextlib
 import csv
 import dataclasses
+import fcntl
 import functools
 import importlib
 import io
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from posnet_eval.report.latex import latex
 from posnet_eval.report.tables import markdown
 from posnet_eval.statistics.results import Comparison, TestSetResult
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import check_folder, check_place, write_lines
+from posnet_fairseq.shared.files import LARGE, check_folder, check_place, write_lines
 from posnet_fairseq.shared.records import digest, read_json
 
 # What a formula in a spreadsheet begins with.
@@ -107,24 +109,25 @@ def check(folder: Path, inputs: Iterable[Path]) -> None:
     check_folder(folder)
     if not folder.exists():
         return
-    found = (read_json(path) for path in (folder / "report.json", folder / NOTE))
-    report, begun = (each if isinstance(each, dict) else {} for each in found)
-    known: Any = report.get("files")
-    is_report = {"systems", "labels", "test_sets"} <= report.keys() and isinstance(known, dict)
-    for name in FILES:
-        path = folder / name
-        check_place(path, inputs=inputs)
-        if not os.path.lexists(path):
-            continue
-        if path.is_file() and not path.is_symlink():
-            content = digest(path)
-            is_whole = is_report and (name == "report.json" or known.get(name) == content)
-            if is_whole or begun.get(name) == content:
+    with _locked(folder):
+        found = (read_json(path, LARGE) for path in (folder / "report.json", folder / NOTE))
+        report, begun = (each if isinstance(each, dict) else {} for each in found)
+        known: Any = report.get("files")
+        is_report = {"systems", "labels", "test_sets"} <= report.keys() and isinstance(known, dict)
+        for name in FILES:
+            path = folder / name
+            check_place(path, inputs=inputs)
+            if not os.path.lexists(path):
                 continue
-        raise UsageError(
-            f"{path} is there, and posnet-score did not write it, or it was changed since. Move it away, or let the "
-            "report be written elsewhere."
-        )
+            if path.is_file() and not path.is_symlink():
+                content = digest(path)
+                is_whole = is_report and (name == "report.json" or known.get(name) == content)
+                if is_whole or begun.get(name) == content:
+                    continue
+            raise UsageError(
+                f"{path} is there, and posnet-score did not write it, or it was changed since. Move it away, or let "
+                "the report be written elsewhere."
+            )
 
 
 def publish(comparison: Comparison, folder: Path, latex_intervals: bool = False) -> None:
@@ -137,7 +140,19 @@ def publish(comparison: Comparison, folder: Path, latex_intervals: bool = False)
             content = write(dataclasses.replace(comparison, files=digests))
             Path(temporary, name).write_bytes(content.encode())
             digests[name] = digest(Path(temporary, name))
-        write_lines(Path(folder, NOTE), [json.dumps(digests)])
-        for name in FILES:
-            Path(temporary, name).replace(Path(folder, name))
-    Path(folder, NOTE).unlink(missing_ok=True)  # another run may have done it
+        with _locked(folder):
+            write_lines(Path(folder, NOTE), [json.dumps(digests)])
+            for name in FILES:
+                Path(temporary, name).replace(Path(folder, name))
+            Path(folder, NOTE).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let no other run look at a report, or replace it, while this one does; where there are no locks, without."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Iterator
 
 from rich.console import Console
-from rich.markup import escape
 from rich.text import Text
 
 from posnet_eval.report import wording
@@ -31,17 +30,18 @@ def show(comparison: Comparison, console: Console, has_report: bool = False) -> 
         table.add_column("", overflow="fold", min_width=min(longest, WIDEST))
         for name, facts in comparison.columns.items():
             longest = max(map(len, [*name.split(), *map(fact, facts.values())]))
-            table.add_column(escape(name), justify="right", overflow="fold", width=min(longest, WIDEST))
+            table.add_column(name, justify="right", overflow="fold", width=min(longest, WIDEST))
         for info in test_set.metrics:
             table.add_column(info.label, no_wrap=True)
-        for row in _rows(comparison, test_set, ("[bold]", "[/bold]"), escape):
-            table.add_row(*row)
+        for row in _rows(comparison, test_set, ("[bold]", "[/bold]"), str):
+            scores = map(Text.from_markup, row[-len(test_set.metrics) :])
+            table.add_row(*row[: -len(test_set.metrics)], *scores)
         print_table(table, console)
         console.print()
     remarks = wording.remarks(comparison)
     shown = remarks[:MOST_REMARKS] if has_report else [*remarks, *wording.signatures(comparison)]
     for line in (*wording.legend(comparison), *shown):
-        console.print(escape(visible(line)), soft_wrap=True)
+        console.print(visible(line), soft_wrap=True)
     return len(remarks[MOST_REMARKS:]) if has_report else 0
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from posnet_eval.metrics.base import FloatArray, Metric, Segment
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import cache_folder
+from posnet_fairseq.shared.schema import loads
 
 AT_ONCE = 500  # keys in a query
 FORMAT = 1  # to be raised when posnet itself counts or scores differently
@@ -90,8 +91,8 @@ class SegmentCache:
             query = "SELECT details FROM details WHERE given = ?"
             found = self._database.execute(query, (_name_of(metric),)).fetchone()
         try:
-            details: Any = json.loads(found[0]) if found else None
-        except (RecursionError, TypeError, ValueError):  # the row is damaged
+            details: Any = loads(found[0]) if found else None
+        except (TypeError, ValueError):  # the row is damaged
             return None
         return details if isinstance(details, dict) else None
 

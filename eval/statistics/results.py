@@ -49,7 +49,8 @@ class Difference:
     Attributes:
         value: score of a − score of b.
         low, high: 95% interval of the difference, as of a score.
-        p: p-value of the test, with "bs" and "ar" as sacreBLEU computes it; None if the outputs are equal.
+        p: p-value of the test, with "shift" `p_shift`, with "bs" and "ar" as sacreBLEU computes it; None if the outputs
+            are equal.
         p_shift: two-sided p-value of the bootstrap moved to the null hypothesis (Noreen, 1989): the share of resamples
             whose difference is at least as far from their mean as `value` is from 0; 1 if the outputs are equal; None
             with the test of seeds, whose p is two-sided.
@@ -149,8 +150,8 @@ class Comparison:
         labels: {system: label in tables}.
         baselines: no, one or two of the systems.
         test_sets: results on each test set.
-        test: "bs" (paired bootstrap) or "ar" (approximate randomization), over sentences only, or "seeds" (bootstrap of
-            sentences, and deviation over seeds).
+        test: "shift" (two-sided paired bootstrap), "bs" (paired bootstrap) or "ar" (approximate randomization), over
+            sentences only, or "seeds" (bootstrap of sentences, and deviation over seeds).
         resamples: number of resamples of the bootstrap, which also gives the intervals with "ar".
         trials: number of trials of approximate randomization; 0 with other tests.
         seed: seed of both.

@@ -14,7 +14,7 @@ from posnet_eval.metrics.base import Metric, MetricOptions, Segment
 from posnet_eval.statistics.cache import SegmentCache, default_path, keys
 from posnet_eval.statistics.results import Comparison
 from posnet_eval.statistics.summary import MetricRun, summarize
-from posnet_fairseq.shared.errors import UsageError, option
+from posnet_fairseq.shared.errors import UsageError, counted, option
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import installed_versions
 
@@ -41,7 +41,7 @@ def compare(plan: Plan, all_texts: Sequence[Texts], report: ProgressReporter) ->
         if cache.full:
             report.say(f"the cache {cache.path} could not be written ({cache.full}): the next run computes this again.")
     several = any(len(outputs) > 1 for texts in all_texts for outputs in texts.outputs.values())
-    test = plan.test or (SEEDS if several else "bs")
+    test = plan.test or (SEEDS if several else "shift")
     results = []
     for texts, of_texts in zip(all_texts, zip(*runs, strict=True), strict=True):
         with report.stage(f"significance on {texts.name}"):
@@ -115,7 +115,8 @@ def _compute(runs: Sequence[MetricRun], cache: SegmentCache, report: ProgressRep
     unknown = np.flatnonzero(np.isnan(rows).any(1))
     if len(unknown) and cached_only:
         raise UsageError(
-            f"{len(unknown):,} of {len(segments):,} different segments have no {metric.label} in the cache "
+            f"{len(unknown):,} of {counted(len(segments), 'different segment')} "
+            f"{'has' if len(unknown) == 1 else 'have'} no {metric.label} in the cache "
             f"{cache.path}. Run without {option('cached_only')}."
         )
     if len(unknown):

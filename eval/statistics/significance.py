@@ -1,8 +1,8 @@
 """Significance tests of differences between systems, on resampled corpora that all systems and metrics share.
 
 The paired bootstrap of Koehn (2004) and approximate randomization (Riezler and Maxwell, 2005), with the p-values of
-sacreBLEU's PairedTest for an equal seed. A resampled corpus is a row of counts, one for each segment; its statistics,
-for all systems at once, are a matrix product.
+sacreBLEU's PairedTest for an equal seed, or the two-sided p-value of the bootstrap (Noreen, 1989). A resampled corpus
+is a row of counts, one for each segment; its statistics, for all systems at once, are a matrix product.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -172,6 +172,7 @@ def compare(
     same: bool,
     randomized: FloatArray | None = None,
     contrast: Contrast | None = None,
+    is_shift: bool = False,
 ) -> Difference:
     """Return how system a differs from system b by a metric.
 
@@ -181,6 +182,7 @@ def compare(
         same: whether all their outputs are equal.
         randomized: (1 + T,) differences, as observed and after T random exchanges of segments.
         contrast: their difference with the uncertainty of seeds, too; if given, interval and p are its.
+        is_shift: whether p is that of the bootstrap moved to the null hypothesis, else it is sacreBLEU's.
     """
     value, differences = a.value - b.value, a.means - b.means
     low, high = (contrast.low, contrast.high) if contrast else interval(differences)
@@ -189,8 +191,8 @@ def compare(
     if randomized is not None:
         extremes = np.abs(randomized[1:]) > np.abs(randomized[0])
     is_tie = value == 0 and not differences.any()  # equal statistics of other texts, such as other spaces
-    p = contrast.p if contrast else 1.0 if is_tie else _share(extremes)
     shifted = np.abs(differences - differences.mean()) >= abs(value)
+    p = contrast.p if contrast else 1.0 if is_tie else _share(shifted if is_shift else extremes)
     direction = 1 if metric.higher_is_better else -1
     wins = ((direction * differences > 0).mean() + (direction * differences >= 0).mean()) / 2
     return Difference(

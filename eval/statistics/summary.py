@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, starmap
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,10 +15,11 @@ from posnet_eval.metrics.base import FloatArray, Metric
 from posnet_eval.statistics import significance
 from posnet_eval.statistics.results import Bucket, Difference, MetricInfo, Score, TestSetResult
 from posnet_eval.statistics.significance import Runs, SeedVariance
-from posnet_fairseq.shared.errors import visible
+from posnet_fairseq.shared.errors import counted, visible
 from posnet_fairseq.text.languages import bleu_tokenizer
 
 FEWEST_LINES = 30  # of a test set for which a bootstrap means something
+UNLIKE = 3  # ratio of deviations over runs from which on it is said that they are pooled
 EDGES = (0, 10, 20, 30, 40, 50)  # words at which buckets begin; the last one is open
 
 # Scripts without spaces between words: Japanese and Chinese; Thai, Lao and Tibetan; Burmese; Khmer.
@@ -43,7 +44,7 @@ class MetricRun:
 
 
 def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) -> TestSetResult:
-    """Return the results on a test set by metrics whose statistics are known; the test is "bs", "ar" or "seeds"."""
+    """Return the results on a test set by metrics whose statistics are known; the test is "seeds" or a key of TESTS."""
     systems = list(texts.outputs)
     statistics = {(run.metric.name, name): rows for run in runs for name, rows in run.statistics.items()}
     resampled = significance.bootstrap_sums(statistics, plan.resamples, plan.seed)
@@ -51,6 +52,7 @@ def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) ->
     pooled = {key: rows.mean(0, keepdims=True) for key, rows in statistics.items()}
     kept = significance.shuffled_sums(pooled, plan.trials, plan.seed) if test == "ar" else {}
     scores: dict[str, dict[str, Score]] = {name: {} for name in systems}
+    unlike: dict[str, list[str]] = {}
     differences: dict[tuple[str, str], dict[str, Difference]] = {}
     for run in runs:
         metric = run.metric
@@ -61,6 +63,8 @@ def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) ->
         variance = SeedVariance.of(found.values()) if test == SEEDS else None
         for name in systems:
             scores[name][metric.name] = score_of(found[name], variance)
+            if variance and _varies_more(found[name], [found[other] for other in systems if other != name]):
+                unlike.setdefault(name, []).append(metric.label)
         for b, a in combinations(systems, 2):
             some, others = texts.outputs[a], texts.outputs[b]
             differences.setdefault((a, b), {})[metric.name] = significance.compare(
@@ -70,6 +74,7 @@ def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) ->
                 same=sorted(some) == sorted(others) or len({*some, *others}) == 1,  # in whichever order of the runs
                 randomized=_exchanged(metric, kept, pooled, a, b) if kept else None,
                 contrast=variance.contrast(found[a], found[b]) if variance else None,
+                is_shift=test == "shift",
             )
     metrics = {run.metric.name: run.metric for run in runs}
     return TestSetResult(
@@ -79,7 +84,7 @@ def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) ->
         differences=differences,
         by_length=tuple(buckets(by_length(texts.sources or texts.references[0]), metrics, statistics)),
         by_group=tuple(buckets(by_group(texts.groups), metrics, statistics)),
-        remarks=tuple(_remarks(texts, plan)),
+        remarks=(*_remarks(texts, plan), *starmap(_pooled, unlike.items())),
         segments={
             run.metric.name: {
                 name: np.mean(list(map(run.metric.by_segment, rows)), axis=0) for name, rows in run.statistics.items()
@@ -95,6 +100,20 @@ def score_of(runs: Runs, variance: SeedVariance | None = None) -> Score:
     low, high = (found.low, found.high) if found else significance.interval(runs.means)
     deviation = float(np.std(runs.scores, ddof=1)) if len(runs.scores) > 1 else None
     return Score(runs.value, tuple(runs.scores.tolist()), deviation, low, high, half_width=0.5 * (high - low))
+
+
+def _varies_more(runs: Runs, others: Iterable[Runs]) -> bool:
+    """Return whether a system's deviation over runs is more than :data:`UNLIKE` times that of the other systems."""
+    own, rest = SeedVariance.of([runs]), SeedVariance.of(others)
+    return bool(own.freedom and rest.freedom) and own.whole > UNLIKE**2 * rest.whole
+
+
+def _pooled(system: str, labels: Sequence[str]) -> hygiene.Remark:
+    return hygiene.Remark(
+        system,
+        f"σ of {', '.join(labels)} is more than {UNLIKE} times that of the other systems, with which the test pools "
+        "it: of equally good systems, up to 29% instead of 5% are marked as different from this one",
+    )
 
 
 def _exchanged(metric: Metric, kept: ByMetric, pooled: ByMetric, a: str, b: str) -> FloatArray:
@@ -142,7 +161,7 @@ def _remarks(texts: Texts, plan: Plan) -> Iterator[hygiene.Remark]:
         yield hygiene.Remark("", why)
     count = len(texts.references[0])
     if count < FEWEST_LINES:
-        few = hygiene.counted(count)
+        few = counted(count, "line")
         yield hygiene.Remark("", f"only {few}: intervals and p-values mean little below {FEWEST_LINES}")
     yield from hygiene.given_remarks(texts.sources, texts.references)
     for name, runs in texts.outputs.items():

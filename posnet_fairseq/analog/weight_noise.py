@@ -13,7 +13,7 @@ from posnet_fairseq.mixers.bases.mixer_settings import check_probability
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer, without_padding
 from posnet_fairseq.ops.linear import Linear, linear
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.transformer.placement import mixer_at, places
+from posnet_fairseq.transformer.placement import mixers_of, names_of
 
 
 def noise_of(weight: Tensor, scale: float, draws: Tensor | None = None) -> Tensor:
@@ -101,11 +101,10 @@ def check_weight_noise(cfg: Any) -> None:
             "neither."
         )
     parts = parse_parts("--weight-noise-on", on)
-    mixers = [mixer_at(cfg, place) for place in places(cfg)]
+    mixers = mixers_of(cfg)
     if "mixing" in parts and not any(issubclass(mixer, PositionBasedMixer) for mixer in mixers):
-        names = ", ".join(sorted({mixer.name for mixer in mixers}))
         raise UsageError(
-            f"--weight-noise-on {on}: the weights of {names} cannot be stored, so mixing gets no noise. "
+            f"--weight-noise-on {on}: the weights of {names_of(mixers)} cannot be stored, so mixing gets no noise. "
             f"Give one or more of {', '.join(PARTS[1:])}, or another mixer."
         )
     if "mixing" in parts and cfg.shared_attention_dropout:

@@ -25,7 +25,7 @@ from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.model_loading import build_model
 from posnet_fairseq.inference.precision import prepare_for_inference
 from posnet_fairseq.inference.stored_energies import precompute
-from posnet_fairseq.shared.errors import UsageError, about
+from posnet_fairseq.shared.errors import UsageError, about, counted
 from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.schema import check_range
 from posnet_fairseq.text import synthetic
@@ -153,7 +153,8 @@ def tables(options: Namespace) -> Iterator[Table | str]:
     for beam in options.beams:
         for length in options.lengths:
             results = run(models, task, options.size, beam, length, options.sentences, options.rounds)
-            title = f"{options.sentences} sentences of {length} tokens, beam {beam}, size {options.size}"
+            texts = f"{counted(options.sentences, 'sentence')} of {counted(length, 'token')}"
+            title = f"{texts}, beam {beam}, size {options.size}"
             shown = table(title, "sent.\n/s", "tokens\n/s", "×\nfairseq", "×\nCT2", "memory\nMiB")
             for name, figures in results.items():
                 speed, peer = figures["sentences"], "" if math.isnan(figures["peer"]) else f"{figures['peer']:.2f}"

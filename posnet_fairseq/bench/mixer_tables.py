@@ -5,12 +5,10 @@ import dataclasses
 import inspect
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Console
-from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
@@ -22,9 +20,9 @@ from posnet_fairseq.ops.fourier import LONGEST_PRODUCT
 from posnet_fairseq.ops.grid import Grid
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError, flag
-from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.shared.progress import ProgressReporter, plain_console
 from posnet_fairseq.shared.schema import check_range
-from posnet_fairseq.transformer.model_options import TransformerOptions, per_layer
+from posnet_fairseq.transformer.model_options import per_layer, translation_model_fields
 from posnet_fairseq.transformer.sizes import SIZES, of_arch
 
 COMMON = ("gate", "cross_gate", "position_embedding", "length_ratio")
@@ -37,23 +35,61 @@ def show(options: argparse.Namespace) -> None:
     """Print what the options of posnet-mixers ask for."""
     if options.options and options.mixer is None:
         raise UsageError(f"--options: of which mixer? Choose one of: {', '.join(mixer_names())}.")
+    if options.mixer and "," in options.mixer:
+        _show_layers(options)
+        return
     mixer = _named(options.mixer) if options.mixer else None
     if mixer and not mixer.places and (options.options or options.memory or options.crossbars):
         raise UsageError(f"{mixer.name} is a mixer of grids alone, which no --arch has. Give --grid, as --grid 14x14.")
-    asked = {_of_grid: options.grid, _of_memory: options.memory, _of_crossbars: options.crossbars}
-    if make := next((make for make, is_asked in asked.items() if is_asked), None):
-        rows, shown, title, remark = make(options, [mixer.name] if mixer else mixer_names(bool(options.grid)))
-        if options.json:
-            _print_json(rows)
-        else:
-            _print_table(options, shown, title)
-            _print_text(remark)
+    if make := _asked(options):
+        _print_report(options, make(options, [mixer.name] if mixer else mixer_names(bool(options.grid))))
     elif mixer is None:
         _show_list(options)
     elif options.options:
         _show_options(options, mixer)
     else:
         _show_mixer(options, mixer)
+
+
+def _asked(options: argparse.Namespace) -> Callable[[argparse.Namespace, Sequence[str]], _Report] | None:
+    """Return what makes the report that the options ask for, or None."""
+    asked = {_of_grid: options.grid, _of_memory: options.memory, _of_crossbars: options.crossbars}
+    return next((make for make, is_asked in asked.items() if is_asked), None)
+
+
+def _print_report(options: argparse.Namespace, report: _Report) -> None:
+    rows, shown, title, remark = report
+    if options.json:
+        _print_json(rows)
+    else:
+        _print_table(options, shown, title)
+        _print_text(remark)
+
+
+def _show_layers(options: argparse.Namespace) -> None:
+    """Print the costs of a model whose layers have different mixers."""
+    if options.options or options.grid:
+        what = "--options" if options.options else "--grid"
+        raise UsageError(f"{what} {options.mixer}: these are several mixers. Give one.")
+    mixers = ",".join(_named(name.strip()).name for name in options.mixer.split(","))
+    _print_report(options, (_asked(options) or _of_layers)(options, [mixers]))
+
+
+def _of_layers(options: argparse.Namespace, mixers: Sequence[str]) -> _Report:
+    (name,) = mixers
+    trained, stored = counting.costs(name, options.size, options.words, options.length)
+    texts = {options.size: name}
+    texts |= {
+        title: _lines(_millions(getattr(cost, figure)) for cost in (trained, stored))
+        for title, figure in (("parameters", "parameters"), (f"operations, N={options.length}", "operations"))
+    }
+    return (
+        *([{"mixer": name, "trained": trained._asdict(), "stored energies": stored._asdict()}], [texts], None),
+        "Mixers of the layers of encoder and decoder, with attention in the decoder for those that cannot stand there. "
+        f"Parameters of the whole model with {options.words:,} words in one dictionary and 128 positions. Operations: "
+        "multiplications in a self-attention of the encoder, the mean of its layers. Second figures: with stored "
+        "energies.",
+    )
 
 
 def _named(name: str) -> type[TokenMixer]:
@@ -106,7 +142,7 @@ def _millions(number: float) -> str:
 def option_rows(mixer: type[TokenMixer]) -> Iterator[tuple[str, str, str, str]]:
     """Yield the options that models with a mixer read: flag, values, default, help."""
     own = dataclasses.fields(mixer.Config)
-    common = [field for field in dataclasses.fields(TransformerOptions) if field.name in COMMON]
+    common = [field for field in translation_model_fields() if field.name in COMMON]
     defaults = {"gate": mixer.default_gate, "cross_gate": "none", "position_embedding": mixer.position_embedding}
     defaults["length_ratio"] = "auto"
     for field in [*own, *common]:
@@ -188,11 +224,11 @@ def _show_options(options: argparse.Namespace, mixer: type[TokenMixer]) -> None:
     elif options.markdown:
         _print_table(options, rows)
     else:
-        console = Console(highlight=False)
+        console = plain_console()
         for row in rows:
             named = f"{row['option']} {row['values']}".rstrip()
-            console.print(f"{named}   default: {row['default']}", markup=False, style="bold")
-            console.print(Padding(escape(row["meaning"]), (0, 0, 0, 4)))
+            console.print(f"{named}   default: {row['default']}", style="bold")
+            console.print(Padding(row["meaning"], (0, 0, 0, 4)))
 
 
 def _of_grid(options: argparse.Namespace, mixers: Sequence[str]) -> _Report:
@@ -271,7 +307,7 @@ def _print_json(value: object) -> None:
 
 
 def _print_text(text: str) -> None:
-    Console(highlight=False).print(text, markup=False)
+    plain_console().print(text)
 
 
 def _print_table(options: argparse.Namespace, rows: Sequence[Mapping[str, str]], title: str | None = None) -> None:
@@ -288,5 +324,5 @@ def _print_table(options: argparse.Namespace, rows: Sequence[Mapping[str, str]],
         justify: Any = "right" if is_number else "left"
         table.add_column(column, no_wrap=number == 0 or is_number, overflow="fold", justify=justify)
     for row in rows:
-        table.add_row(*map(escape, row.values()))
-    Console(highlight=False).print(table, end="\n\n")
+        table.add_row(*row.values())
+    plain_console().print(table, end="\n\n")

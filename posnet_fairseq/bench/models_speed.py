@@ -25,10 +25,12 @@ from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.shared.errors import counted
 from posnet_fairseq.shared.schema import check_range
 from posnet_fairseq.text import synthetic
 from posnet_fairseq.transformer.architectures import options_of
 from posnet_fairseq.transformer.model import Transformer
+from posnet_fairseq.transformer.placement import in_short
 from posnet_fairseq.transformer.sizes import SIZES
 
 BASELINE = "fairseq transformer"
@@ -60,7 +62,7 @@ def build_models(task: SimpleNamespace, mixers: Sequence[str], size: str, positi
     """Return fairseq's model of a size, the baseline, and posnet's with each mixer, by name."""
     models: dict[str, nn.Module] = {BASELINE: fairseq_transformer(task, size, positions)}
     for mixer in mixers:
-        arch = get_mixer(mixer, "--mixers").arch
+        arch = in_short(mixer.split(",")) if "," in mixer else get_mixer(mixer, "--mixers").arch
         models[f"{arch}_{size}"] = mixer_transformer(task, mixer, size, positions)
     return models
 
@@ -141,7 +143,7 @@ def tables(options: Namespace) -> Iterator[Table | str]:
     """Yield what ``posnet-bench models`` prints."""
     mixers = options.mixers or mixer_names()
     results = run(mixers, options.size, options.sentences, options.length, options.beam, options.rounds)
-    title = f"{options.sentences} sentences of {options.length} tokens, beam {options.beam}"
+    title = f"{counted(options.sentences, 'sentence')} of {counted(options.length, 'token')}, beam {options.beam}"
     shown = table(title, "training\ntokens/s", "training\n× fairseq", "decoding\nsentences/s", "decoding\n× fairseq")
     for name, (training, decoding) in results.items():
         tokens, sentences = options.sentences * options.length / training.seconds, options.sentences / decoding.seconds

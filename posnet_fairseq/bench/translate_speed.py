@@ -103,7 +103,8 @@ def _by_ctranslate2(folder: str, data: Path, languages: tuple[str, str], dtype: 
             for index, found in zip(
                 batch, translator.translate_batch(some, max_decoding_length=longest, **search), strict=True
             ):
-                texts[index] = pipeline.decode(" ".join(found.hypotheses[0]))
+                before, _, after = pipeline.parts(file.lines[index])
+                texts[index] = f"{before}{pipeline.decode(' '.join(found.hypotheses[0]))}{after}"
             after_batch(0 if own else len(batch))
         return texts
 
@@ -172,7 +173,7 @@ def _convert(trained: dict[str, Any], vocabulary: Vocabulary, folder: Path) -> s
     if importlib.util.find_spec("ctranslate2") is None:
         return ""
     for path, model in trained.items():
-        cfg = model_options(read_model(path))
+        cfg = model_options(read_model(path, with_weights=False))
         with contextlib.suppress(UsageError):
             ctranslate2_export.check_model(cfg, path)
             ctranslate2_export.write(model, cfg, vocabulary, folder)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from posnet_fairseq.inference.search.search_settings import ENTRY, RECORDED, SETTINGS, SearchSettings
 from posnet_fairseq.shared.common_options import parsed_by
-from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.errors import UsageError, counted, flag
 from posnet_fairseq.shared.files import path_text
 
 
@@ -58,6 +58,6 @@ def main(options: argparse.Namespace) -> None:
     checkpoints.write_checkpoint(state, out)
     for checkpoint in chosen:
         valid = "" if checkpoint.valid is None else f", validation {checkpoint.metric} {checkpoint.valid:.4f}"
-        print(f"{checkpoint.path} ({checkpoint.updates} updates{valid})")
+        print(f"{checkpoint.path} ({counted(checkpoint.updates, 'update')}{valid})")
     of = "moving averages of the weights (--store-ema) " if moving == len(chosen) else ""
     print(f"{of}averaged into {out}")

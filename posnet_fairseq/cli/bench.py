@@ -4,12 +4,10 @@ import argparse
 import importlib
 import json
 
-from rich.console import Console
-
 from posnet_fairseq.shared.common_options import add_grid_options, parsed_by
-from posnet_fairseq.shared.errors import flag
+from posnet_fairseq.shared.errors import counted, flag
 from posnet_fairseq.shared.files import check_stdout, path_text
-from posnet_fairseq.shared.progress import print_table
+from posnet_fairseq.shared.progress import plain_console, print_table
 from posnet_fairseq.shared.schema import check_numbers
 from posnet_fairseq.transformer.sizes import SIZES
 
@@ -88,10 +86,10 @@ def main(options: argparse.Namespace) -> None:
         setting = {"threads": torch.get_num_threads(), "torch": torch.__version__, "seed": 1}
         print(json.dumps(as_json(benchmark.tables(options)) | setting, ensure_ascii=False, indent=1))
         return
-    console = Console(highlight=False)
+    console = plain_console()
     for shown in benchmark.tables(options):
         if isinstance(shown, str):
             console.print(shown)
         else:
             print_table(shown, console)
-    console.print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, seed 1")
+    console.print(f"{counted(torch.get_num_threads(), 'thread')}, torch {torch.__version__}, seed 1")

@@ -9,8 +9,8 @@ from typing import Any
 from posnet_fairseq.inference.arguments import CTRANSLATE2, SHORTLIST
 from posnet_fairseq.inference.search_options import add_text_options
 from posnet_fairseq.shared.common_options import parsed_by
-from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import a_path, check_place, path_text
+from posnet_fairseq.shared.errors import UsageError, counted
+from posnet_fairseq.shared.files import LARGE, a_path, check_place, path_text
 from posnet_fairseq.shared.records import Record, read_json
 
 
@@ -66,12 +66,12 @@ def _scores_of(checkpoint: Path) -> list[str]:
     with contextlib.suppress(OSError, LookupError, TypeError, ValueError, AttributeError):
         stages = [Record(checkpoint.with_name(f"{stage}.json")) for stage in ("translate", "score")]
         if all(stage.finished for stage in stages) and report.stat().st_mtime_ns >= checkpoint.stat().st_mtime_ns:
-            content: Any = read_json(report)
+            content: Any = read_json(report, LARGE)
             (test_set,), settings = content["test_sets"], stages[0].content["settings"]
             (scores,) = test_set["scores"].values()
             search = ", ".join(f"{name.removeprefix('--')} {settings[name]}" for name in ("--beam", "--lenpen"))
             return [
-                f"Test set of the data, {test_set['size']:,} sentences; {search}.",
+                f"Test set of the data, {counted(test_set['size'], 'sentence')}; {search}.",
                 "",
                 *(
                     f"- {metric['label']} {scores[metric['name']]['value']:.2f} (`{metric['signature']}`)"

@@ -19,7 +19,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="posnet-mixers", description="List the token mixers, or describe one of them and its options."
     )
-    parser.add_argument("mixer", metavar="MIXER", nargs="?", help="describe this one")
+    parser.add_argument(
+        "mixer",
+        metavar="MIXER",
+        nargs="?",
+        help="describe this one; with one for each layer, such as lightconv,lightconv,attention: count its costs",
+    )
     parser.add_argument("--options", action="store_true", help="list the options of MIXER with their defaults")
     parser.add_argument("--size", choices=SIZES, default="base", help="size of the models (default: base)")
     parser.add_argument("--words", type=int, default=43650, help="entries of the dictionary (default: 43650)")

@@ -9,6 +9,7 @@ from posnet_fairseq.inference.model_loading import NoRandomNumbers
 from posnet_fairseq.inference.stored_energies import parameter_count, precompute
 from posnet_fairseq.mixers.bases.building import build_mixer
 from posnet_fairseq.mixers.bases.mixer_options import choices
+from posnet_fairseq.mixers.bases.recurrent import RecurrentMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.transformer.architectures import options_of
@@ -24,13 +25,19 @@ def build(
     device: str = "meta",
     **options: str | bool | int,
 ) -> Transformer:
-    """Return a model of a size with shared embeddings, in evaluation mode; its weights take no memory on ``meta``."""
+    """Return a model of a size with shared embeddings, in evaluation mode; its weights take no memory on ``meta``.
+
+    `mixer` is as in :func:`posnet_fairseq.transformer.architectures.options_of`.
+    """
     with torch.device(device):
         return build_transformer(options_of(mixer, size, max_positions, **options), words, words).eval()
 
 
 class Cost(NamedTuple):
-    """Parameters of a model, and multiplications of a self-attention in its encoder for one sentence."""
+    """Parameters of a model, and multiplications of a self-attention in its encoder for one sentence.
+
+    Where the mixers of its layers differ, their mean, without a formula.
+    """
 
     parameters: int
     formula: str | None  # that the mixer declares
@@ -38,7 +45,13 @@ class Cost(NamedTuple):
 
 
 def costs(mixer: str, size: str, words: int, length: int) -> tuple[Cost, Cost]:
-    """Return costs of a model in training, and with stored energies."""
+    """Return costs of a model in training, and with stored energies; `mixer` is as in :func:`build`."""
+    if "," in mixer:
+        with NoRandomNumbers():
+            model = build(mixer, size, words)
+        found = _mean_cost(model, length)
+        precompute(model)
+        return found, _mean_cost(model, length)
     built = _different_layers(mixer, size)
     with NoRandomNumbers():
         model = build(mixer, size, words, encoder_layers=built, decoder_layers=built)
@@ -91,6 +104,12 @@ def _cost(model: Transformer, length: int, more: int) -> Cost:
     return Cost(parameter_count(model) + others, mixer.operations_formula, multiplications(mixer, length))
 
 
+def _mean_cost(model: Transformer, length: int) -> Cost:
+    layers: Any = model.encoder.layers
+    operations = sum(multiplications(layer.self_attn, length) for layer in layers) // len(layers)
+    return Cost(parameter_count(model), None, operations)
+
+
 def multiplications(mixer: TokenMixer, length: int) -> int:
     """Return the multiplications of products of matrices in a full pass of a mixer on the meta device over a sentence.
 
@@ -98,6 +117,8 @@ def multiplications(mixer: TokenMixer, length: int) -> int:
     beyond the clip distance K, from where on their number is a polynomial of the second degree: for long sentences
     mixers compute some products otherwise. In cross-attention the memory has the same length.
     """
+    if isinstance(mixer, RecurrentMixer):  # blocks and chunks of tokens, so no polynomial
+        return _count(mixer, length)
     first = min(_reach(mixer), mixer.max_positions - 3) + 1
     one, two, three = (_count(mixer, first + more) for more in range(3))
     beyond = length - first

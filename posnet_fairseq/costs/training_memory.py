@@ -19,7 +19,7 @@ from posnet_fairseq.ops import chunks, host_sync
 from posnet_fairseq.ops.output_loss import output_loss
 from posnet_fairseq.transformer.architectures import options_of
 from posnet_fairseq.transformer.model import PADDING, Transformer, build_transformer
-from posnet_fairseq.transformer.placement import mixer_at
+from posnet_fairseq.transformer.placement import reads_length_ratio
 
 SMOOTHING = 0.1
 # The dtype of the weights, and the bytes a parameter takes beside its weight and gradient: Adam's two moments in
@@ -105,7 +105,7 @@ def training_memory(
     """
     dtype, state_bytes = PRECISIONS[precision]
     cfg = options_of(mixer, size, max(length, 128), **options)
-    if mixer_at(cfg, "cross").reads_length_ratio and cfg.length_ratio in (None, "auto"):
+    if reads_length_ratio(cfg) and cfg.length_ratio in (None, "auto"):
         cfg.length_ratio = "1"
     source = torch.randint(PADDING + 3, words, (max(1, tokens // length), length))
     target = source.flip(0)

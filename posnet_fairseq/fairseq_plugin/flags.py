@@ -11,7 +11,8 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
 
 from posnet_fairseq.mixers.bases.mixer_options import plain_type
-from posnet_fairseq.transformer.model_options import LanguageModelOptions, TransformerOptions
+from posnet_fairseq.registry import parsers_are_made
+from posnet_fairseq.transformer.model_options import language_model_fields, translation_model_fields
 
 
 def _as_fairseq_has_it(option: dataclasses.Field) -> tuple[str, Any, Any]:
@@ -27,10 +28,9 @@ def _as_fairseq_has_it(option: dataclasses.Field) -> tuple[str, Any, Any]:
 
 
 def _config(name: str, options: Any) -> type:
-    return dataclasses.make_dataclass(
-        name, map(_as_fairseq_has_it, dataclasses.fields(options)), bases=(FairseqDataclass,)
-    )
+    return dataclasses.make_dataclass(name, map(_as_fairseq_has_it, options), bases=(FairseqDataclass,))
 
 
-MixerTransformerConfig: Any = _config("MixerTransformerConfig", TransformerOptions)
-MixerLanguageModelConfig: Any = _config("MixerLanguageModelConfig", LanguageModelOptions)
+MixerTransformerConfig: Any = _config("MixerTransformerConfig", translation_model_fields())
+MixerLanguageModelConfig: Any = _config("MixerLanguageModelConfig", language_model_fields())
+parsers_are_made()

@@ -1,22 +1,44 @@
-"""A repair of fairseq 0.12.3 on Python 3.14, where the type ``Optional[str]`` is written ``str | None``.
+"""Repairs of fairseq 0.12.3 where its import fails, before ``--user-dir`` could repair it.
 
-fairseq reads types of options from their texts and fails while it is imported, before ``--user-dir`` could repair it.
+Python 3.14 writes the type ``Optional[str]`` as ``str | None``, and fairseq reads types of options from their texts.
+fairseq's debugger makes a lock of processes, which needs a /dev/shm that can be written.
+
 ``python -P optional_types.py fairseq-train ...`` runs a command of fairseq repaired. The script imports nothing of
-posnet: fairseq registers no ``--user-dir`` that has been imported. Remove it when fairseq uses ``typing.get_args``.
+posnet: fairseq registers no ``--user-dir`` that has been imported. Remove it when fairseq uses ``typing.get_args`` and
+makes the lock when it needs it.
 """
 
 import argparse
 import importlib.metadata
 import importlib.util
 import logging
+import multiprocessing
 import sys
+import threading
+import types
 import typing
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from unittest import mock
 
 
 def repair() -> None:
-    """Import fairseq on Python 3.14, its module that reads types first; elsewhere do nothing."""
+    """Import what fairseq's import would fail at; elsewhere do nothing.
+
+    Without /dev/shm that is its debugger, with a lock of threads; on Python 3.14 fairseq, its module that reads types
+    first.
+    """
     spec = importlib.util.find_spec("fairseq")
-    if sys.version_info < (3, 14) or "fairseq" in sys.modules or spec is None or spec.loader is None:
+    if "fairseq" in sys.modules or spec is None or spec.loader is None or spec.origin is None:
+        return
+    try:
+        multiprocessing.get_context("fork").Lock()
+    except OSError:
+        name = "fairseq.pdb"
+        sys.modules[name] = debugger = types.ModuleType(name)
+        with mock.patch.object(multiprocessing, "Lock", threading.Lock):
+            SourceFileLoader(name, str(Path(spec.origin).with_name("pdb.py"))).exec_module(debugger)
+    if sys.version_info < (3, 14):
         return
     handlers = logging.root.handlers[:]  # fairseq's commands set up logging before they import the rest of it
     sys.modules["fairseq"] = package = importlib.util.module_from_spec(spec)

@@ -6,6 +6,9 @@ Importing this module does all of them.
 import argparse
 import dataclasses
 import functools
+import itertools
+import logging
+import math
 import os
 import types
 from collections.abc import Callable
@@ -15,7 +18,7 @@ from unittest import mock
 
 import numpy
 import torch
-from fairseq import checkpoint_utils, optim, options, utils
+from fairseq import checkpoint_utils, optim, options, tasks, utils
 from fairseq.data import indexed_dataset
 from fairseq.data.iterators import EpochBatchIterator
 from fairseq.optim import composite
@@ -27,8 +30,12 @@ from posnet_fairseq.fairseq_plugin.training_options import check_training_option
 from posnet_fairseq.inference.checkpoints import data_types
 from posnet_fairseq.inference.weights import MIXERS
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.processes import end_orphan
+from posnet_fairseq.shared.processes import end_orphan, has_semaphores
 from posnet_fairseq.text.binary_format import check
+from posnet_fairseq.text.dictionary import Dictionary, dictionary_file
+from posnet_fairseq.text.pipeline import check_dictionary
+
+logger = logging.getLogger(__name__)
 
 
 def _replaces(owner: Any, name: str) -> Callable[[Callable], Callable]:
@@ -70,6 +77,37 @@ def check_data_when_it_is_loaded(make: Callable, path: str, impl: str, *args: An
         if sizes is not None and not len(sizes):
             raise UsageError(f"{path}.idx: this set has no sentences. Binarize a text that has some.")
     return make(path, impl, *args, **kwargs)
+
+
+@_replaces(tasks, "setup_task")
+def refuse_dictionaries_of_other_data(setup: Callable, cfg: Any, **kwargs: Any) -> Any:
+    """Refuse data whose dictionaries are not those that it was binarized with, before it is read.
+
+    fairseq 0.12.3 takes the numbers of all directories of ``DATA:MORE`` for words of the first one's dictionaries.
+    Remove this when fairseq compares the dictionaries.
+    """
+    task = setup(cfg, **kwargs)
+    known = task.cfg or task.args  # of a legacy task, as language models have
+    languages = [getattr(known, f"{side}_lang", None) for side in ("source", "target")]
+    if all(languages):
+        read = {languages[0]: task.source_dictionary, languages[1]: task.target_dictionary}
+    else:  # a language model's, or a task without words
+        read = {"": task.dictionary} if hasattr(task, "dictionary") else {}
+    folders = [Path(folder) for folder in utils.split_paths(getattr(known, "data", None) or "")]
+    for folder, (language, dictionary) in itertools.product(folders, read.items()):
+        check_dictionary(folder, language)
+        path, first = (each / dictionary_file(language) for each in (folder, folders[0]))
+        # A task may append symbols of its own.
+        if (
+            path != first
+            and path.is_file()
+            and (own := Dictionary.load(path).symbols) != dictionary.symbols[: len(own)]
+        ):
+            raise UsageError(
+                f"{path} differs from {first}, so its data have other numbers for words. Prepare the text with the "
+                f"first: posnet-prepare corpus --like {folders[0]} --train FILE FILE ..."
+            )
+    return task
 
 
 @_replaces(checkpoint_utils, "load_checkpoint_to_cpu")
@@ -148,6 +186,29 @@ def resume_fine_tuning_with_other_batches(load: Callable, cfg: Any, trainer: Any
 
 
 @_replaces(checkpoint_utils, "load_checkpoint")
+def leave_finished_trainings(load: Callable, cfg: Any, trainer: Any, **kwargs: Any) -> Any:
+    """Let a training that is finished and started again, as by a queue of jobs, end as it is.
+
+    fairseq 0.12.3 asks whether to stop after an update only: each start would make one more, and other checkpoints.
+    Remove this when it asks before the first.
+    """
+    extra_state, batches = load(cfg, trainer, **kwargs)
+    updates, limits = trainer.get_num_updates(), trainer.cfg.optimization
+    without_better = 0 if cfg.reset_meters else (extra_state or {}).get("patience", {}).get("num_runs", 0)
+    reasons = {
+        f"--max-update {limits.max_update}": 0 < limits.max_update <= updates,
+        f"--stop-time-hours {limits.stop_time_hours}": 0
+        < limits.stop_time_hours
+        < trainer.cumulative_training_time() / 3600,
+        f"--patience {cfg.patience}": 0 < cfg.patience <= without_better,
+    }
+    if updates and (found := [reason for reason, is_met in reasons.items() if is_met]):
+        logger.info(f"the training is finished: {updates} updates, {', '.join(found)}")
+        return extra_state, types.SimpleNamespace(next_epoch_idx=math.nan)  # there is no next epoch
+    return extra_state, batches
+
+
+@_replaces(checkpoint_utils, "load_checkpoint")
 def validate_the_beginning_of_a_fine_tuning(load: Callable, cfg: Any, trainer: Any, **kwargs: Any) -> Any:
     """Validate and save the weights that a fine-tuning begins with, as ``checkpoint_1_0.pt``.
 
@@ -175,7 +236,12 @@ def fork_workers(make: Callable, batches: EpochBatchIterator, *args: Any, **kwar
     training, and that stays when the training is killed. Remove this when fairseq gives its loaders a context, and
     torch's workers no longer wait for good if the training is killed while they start: they look for their parent late,
     and take whoever adopts orphans for it.
+
+    Without a /dev/shm that can be written the training reads the batches itself: workers need it.
     """
+    if batches.num_workers and not has_semaphores():
+        logger.warning("/dev/shm cannot be written: batches are read without workers, as with --num-workers 0")
+        batches.num_workers, batches.persistent_workers = 0, False
     context = "fork" if batches.num_workers else None
     end = functools.partial(end_orphan, os.getpid())
     forking = functools.partial(torch.utils.data.DataLoader, multiprocessing_context=context, worker_init_fn=end)

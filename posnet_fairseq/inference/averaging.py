@@ -15,7 +15,7 @@ from posnet_fairseq.inference.checkpoints import State, Weights
 from posnet_fairseq.inference.stored_energies import has_tables
 from posnet_fairseq.inference.vocabularies import data_folder, languages_of
 from posnet_fairseq.inference.weights import refuse_not_finite
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.selection import best_and_following
 
 # checkpoint3.pt (an epoch) and checkpoint_3_1500.pt (updates), but not their copies such as checkpoint_best.pt.
@@ -52,8 +52,8 @@ def numbered_checkpoints(folder: str | Path) -> list[SavedCheckpoint]:
         other = found.setdefault(checkpoint.updates, checkpoint)
         if other is not checkpoint and not _same_step(other.path, path):
             raise UsageError(
-                f"{other.path} and {path} both have {other.updates} updates and different weights, so they are of "
-                "different runs. Move those of one run to another folder."
+                f"{other.path} and {path} both have {counted(other.updates, 'update')} and different weights, so they "
+                "are of different runs. Move those of one run to another folder."
             )
     if not found:
         raise UsageError(f"{folder} holds no numbered checkpoints, as checkpoint3.pt. Check the path of --save-dir.")
@@ -68,7 +68,7 @@ def numbered_checkpoints(folder: str | Path) -> list[SavedCheckpoint]:
 
 
 def _saved(path: Path) -> SavedCheckpoint:
-    state = checkpoints.read_checkpoint(path)
+    state = checkpoints.read_checkpoint(path, with_weights=False)
     extra, settings = state.get("extra_state", {}), state["cfg"].get("checkpoint", {})
     common = state["cfg"].get("common")
     try:
@@ -120,8 +120,8 @@ def lost_best(run: Sequence[SavedCheckpoint], best: SavedCheckpoint | None) -> s
     if any(as_good) or best.updates in {checkpoint.updates for checkpoint in run}:
         return None
     return (
-        f"the best checkpoint of the run ({best.metric} {best.valid:.4f} after {best.updates} updates) was not kept, "
-        "so the best of the others counts; train with a larger --keep-interval-updates to keep it."
+        f"the best checkpoint of the run ({best.metric} {best.valid:.4f} after {counted(best.updates, 'update')}) was "
+        "not kept, so the best of the others counts; train with a larger --keep-interval-updates to keep it."
     )
 
 
@@ -131,8 +131,8 @@ def choose(run: Sequence[SavedCheckpoint], number: int) -> list[SavedCheckpoint]
         raise UsageError(f"--num {number}: give 1 or more, {len(run)} at most: there are that many checkpoints.")
     if number > len(run):
         raise UsageError(
-            f"--num {number}: there are only {len(run)} checkpoints. Give {len(run)} or less, or train with a smaller "
-            "--save-interval-updates and a larger --keep-interval-updates to keep more."
+            f"--num {number}: only {counted(len(run), 'checkpoint')} found. Give {len(run)} or less, or train with a "
+            "smaller --save-interval-updates and a larger --keep-interval-updates to keep more."
         )
     valid = [checkpoint.valid for checkpoint in run]
     return [run[index] for index in best_and_following(valid, number, any(checkpoint.maximize for checkpoint in run))]
@@ -144,23 +144,26 @@ def average(paths: Sequence[Path]) -> State:
     Where all of them have moving averages of the weights (--store-ema), it is the mean of these. Its ``extra_state``
     has the number of checkpoints with moving averages as "moving", if there are any.
     """
-    state = checkpoints.read_checkpoint(paths[-1])
+    moving = 0
+    for path in paths:
+        state = checkpoints.read_checkpoint(path, with_weights=False)
+        moving += bool(_moving_averages(path, state))
     if has_tables(state["model"]):
         raise UsageError(
             f"{paths[-1]} is precomputed: the mean of its tables is not the table of mean weights. Average the "
             "checkpoints of the training, then precompute the result."
         )
-    moving = sum(bool(_moving_averages(path, checkpoints.read_checkpoint(path))) for path in paths)
     # Names of one shared tensor, as of embeddings, stay names of one tensor.
     names: dict[Any, list[str]] = {}
     for name, tensor in state["model"].items():
         names.setdefault((tensor.data_ptr(), tensor.shape), []).append(name)
     sums: dict[str, torch.Tensor] = {}
     for path in paths:
-        other = checkpoints.read_checkpoint(path)
+        other = checkpoints.read_checkpoint(path, with_weights=False)
         if difference := _difference(paths[-1], state, path, other):
             raise UsageError(f"{difference}. Average checkpoints of one run.")
         weights = _moving_averages(path, other) if moving == len(paths) else other["model"]
+        checkpoints.refuse_damaged(path, weights)
         refuse_not_finite(weights, path)
         for name, *_ in names.values():
             tensor = weights[name].double()
@@ -181,6 +184,8 @@ def _moving_averages(path: Path, state: State) -> Weights:
     found = (state.get("extra_state") or {}).get("ema") or {}
     if found and not (isinstance(found, dict) and _shapes(found) == _shapes(state["model"])):
         raise UsageError(f"{path}: its moving averages (--store-ema) are not of the model's weights. Take another one.")
+    if fault := checkpoints.fault_of_weights(found):
+        raise UsageError(f"{path}: among its moving averages (--store-ema), {fault}. Take another one.")
     return found
 
 

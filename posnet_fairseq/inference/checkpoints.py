@@ -9,6 +9,7 @@ import itertools
 import re
 import warnings
 import zipfile
+import zlib
 from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,14 +20,14 @@ import torch
 
 from posnet_fairseq.inference.search.search_settings import ENTRY, recorded_search
 from posnet_fairseq.mixers.bases.mixer_options import choices, plain_type
-from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
+from posnet_fairseq.mixers.bases.mixer_settings import named_mixers
 from posnet_fairseq.registry import mixer_names, option_fields
 from posnet_fairseq.shared import errors
 from posnet_fairseq.shared.errors import DamagedError, UsageError, about, unreadable
 from posnet_fairseq.shared.failures import explain_unreadable
 from posnet_fairseq.shared.files import check_place, replacing
 from posnet_fairseq.transformer.architectures import archs, gpt_archs
-from posnet_fairseq.transformer.model_options import LanguageModelOptions, TransformerOptions
+from posnet_fairseq.transformer.model_options import language_model_fields, translation_model_fields
 
 # Content of a checkpoint, and its tensors by name.
 State = dict[str, Any]
@@ -36,15 +37,26 @@ Weights = dict[str, torch.Tensor]
 MADE = ("averaged", "precomputed", "copied")
 POSITION_LIMITS = ("max_source_positions", "max_target_positions")
 # Options that may be None in a trained model, besides those of mixers that it does not have.
-_OPEN = "gate cross_gate position_embedding length_ratio encoder_embed_path decoder_embed_path weight_noise_on".split()
+_OPEN = (
+    *("gate", "encoder_gate", "decoder_gate", "cross_gate"),
+    *("position_embedding", "encoder_position_embedding", "decoder_position_embedding"),
+    *("length_ratio", "encoder_embed_path", "decoder_embed_path", "weight_noise_on"),
+)
 _EMBEDDINGS = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
+# Types of weights that torch computes with, and those of a model's other tensors.
+_PRECISIONS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+_WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool)
 _LARGEST, _LONGEST = 10**9, 4096  # numbers, and texts (such as paths), among options
 
 
-def read_checkpoint(path: str | Path) -> State:
-    """Return the content of a posnet checkpoint, its tensors read from disk only when they are used.
+def read_checkpoint(path: str | Path, with_weights: bool = True) -> State:
+    """Return the content of a posnet checkpoint, whose tensors are read from disk when they are used.
 
     Only data is read; a file with objects that could run code is refused.
+
+    Args:
+        path: the file.
+        with_weights: read the weights and refuse those that are not what was written. Without it, use none of them.
     """
     state: Any = load_content(path)
     arch = model_arch(state)
@@ -72,15 +84,42 @@ def read_checkpoint(path: str | Path) -> State:
         # Of a model on a GPU, fairseq saves each tied weight as a copy. Make them one tensor again.
         if one is not None and other is not None and one.dtype == other.dtype and torch.equal(one, other):
             weights[second] = one
+    if with_weights:
+        refuse_damaged(path, weights)
     return state
+
+
+def refuse_damaged(path: str | Path, weights: Weights) -> None:
+    """Refuse tensors of a checkpoint that are not what was written into it, as its checksums tell.
+
+    They are compared with those of all parts of the file, and the other parts are not read: in a checkpoint of a
+    training these are twice as large as the weights.
+    """
+    if not zipfile.is_zipfile(path):  # the format of old versions of torch has no checksums
+        return
+    with zipfile.ZipFile(path) as archive:
+        written = {(part.CRC, part.file_size) for part in archive.infolist()}
+    if not any(checksum for checksum, _ in written):  # torch.serialization.set_crc32_options(False)
+        return
+    names = {tensor.untyped_storage().data_ptr(): name for name, tensor in weights.items()}
+    damaged = []
+    for name in names.values():
+        data = torch.empty(0, dtype=torch.uint8).set_(weights[name].untyped_storage()).numpy()
+        if (zlib.crc32(data), data.nbytes) not in written:
+            damaged.append(name)
+    if damaged:
+        others = f" and {len(damaged) - 1} others are" if damaged[1:] else " is"
+        raise DamagedError(
+            f"{path} is damaged: its weight {damaged[0]}{others} not what was written, as after a copy that failed. "
+            "Copy it again or take another one."
+        )
 
 
 def check_plugin(path: str | Path, arch: str, options: State, plugin: object) -> None:
     """Refuse a model whose mixers are of a plugin that was not imported; `plugin` is its folder or name, or None."""
     known = arch in (*archs(), *gpt_archs())
-    mixers = [name for name in map(options.get, PLACE_OPTIONS.values()) if isinstance(name, str)]
     name = Path(plugin).name if isinstance(plugin, str) else ""
-    if name not in ("", "posnet_fairseq") and not (known and set(mixers) <= set(mixer_names())):
+    if name not in ("", "posnet_fairseq") and not (known and named_mixers(options) <= set(mixer_names())):
         raise UsageError(
             f"{path} is the model {arch:.100} of the plugin {name:.100}. Give its folder, --user-dir {plugin:.200}; in "
             f"Python, import {name:.100} first."
@@ -93,8 +132,11 @@ def checkpoint_in(folder: Path) -> str:
     return f"Give a checkpoint in it{f', such as {found[0]}' if found else ''}"
 
 
-def load_content(path: str | Path) -> object:
-    """Return the content of any file that torch.load reads as data only; one that it refuses is a DamagedError."""
+def load_content(path: str | Path, with_tensors: bool = False) -> object:
+    """Return the content of any file that torch.load reads as data only; one that it refuses is a DamagedError.
+
+    `with_tensors`: also one whose tensors are not what was written, for which all of them are read.
+    """
     path = Path(path)
     if not path.is_file():
         problem = f": {'it is no regular file' if path.exists() else 'there is no such checkpoint'}. Check the path"
@@ -105,8 +147,8 @@ def load_content(path: str | Path) -> object:
         raise UsageError(f"{path}{problem}.")
     try:
         archive = zipfile.is_zipfile(path)
-        if archive and any(part.compress_type != zipfile.ZIP_STORED for part in zipfile.ZipFile(path).infolist()):
-            raise EOFError("torch compresses nothing, and what others have compressed may fill the memory")
+        if archive:
+            _check_parts(path, with_tensors)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about kinds of tensors that are refused anyway
             # Files of old torch versions are no zip archives and cannot be mapped into memory; nor can those whose
@@ -130,6 +172,20 @@ def load_content(path: str | Path) -> object:
         if isinstance(error, OSError):
             raise unreadable(path, error) from error
         raise
+
+
+def _check_parts(path: Path, with_tensors: bool) -> None:
+    """Raise an error if a part of an archive is not as torch.save writes it, tensors only `with_tensors`."""
+    with zipfile.ZipFile(path) as archive:
+        parts = archive.infolist()
+        if any(part.compress_type != zipfile.ZIP_STORED for part in parts):
+            raise EOFError("torch compresses nothing, and what others have compressed may fill the memory")
+        if any(part.CRC for part in parts):  # torch can be told to write none
+            for part in parts:
+                if with_tensors or "/data/" not in part.filename:
+                    with archive.open(part) as content:
+                        while content.read(2**20):  # compares its checksum at the end
+                            pass
 
 
 def data_types() -> list[Any]:
@@ -156,6 +212,11 @@ def _fault(state: State) -> str | None:
     last = history[-1] if isinstance(history, list) and history else None
     if not isinstance(last, dict) or type(last.get("num_updates")) is not int:
         return "its optimizer_history does not tell how many updates were done"
+    return fault_of_weights(weights)
+
+
+def fault_of_weights(weights: dict[Any, Any]) -> str | None:
+    """Return what the first value in a dict from names to tensors is and no weight can be, or None."""
     for name, weight in weights.items():
         if not (
             isinstance(weight, torch.Tensor)
@@ -165,6 +226,9 @@ def _fault(state: State) -> str | None:
             and weight.numel() * weight.element_size() <= weight.untyped_storage().nbytes()
         ):
             return f"the weight {name!s:.100} is no dense tensor of real numbers"
+        if weight.dtype not in (*_PRECISIONS, *_WHOLE):
+            names = ", ".join(str(dtype).removeprefix("torch.") for dtype in _PRECISIONS)
+            return f"the weight {name!s:.100} has numbers of the type {weight.dtype}; those of {names} can be read"
     return None
 
 
@@ -208,8 +272,7 @@ def model_options(state: State) -> Namespace:
 
 def known_options(state: State) -> tuple[dataclasses.Field, ...]:
     """Return the options that a model of this architecture has."""
-    config: Any = LanguageModelOptions if is_language_model(state) else TransformerOptions
-    return dataclasses.fields(config)
+    return language_model_fields() if is_language_model(state) else translation_model_fields()
 
 
 def _fault_of_option(option: dataclasses.Field, value: Any) -> str | None:

@@ -10,7 +10,7 @@ from torch import nn
 from posnet_fairseq.mixers.attention import Attention
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text.dictionary import Vocabulary
-from posnet_fairseq.transformer.placement import gate_at, mixer_at, places, position_kind
+from posnet_fairseq.transformer.placement import gates_at, mixers_at, places, position_kind
 
 SIDES = ("encoder", "decoder")
 # Values of --activation-fn, and CTranslate2's names of the same functions.
@@ -21,10 +21,11 @@ def check_model(cfg: Any, name: str) -> None:
     """Refuse a translation model, by its options and the name of its checkpoint, that CTranslate2 does not know."""
     obstacles = []
     for place in places(cfg):
-        if mixer_at(cfg, place) is not Attention:
-            obstacles.append(f"its {place} mixer is {mixer_at(cfg, place).name}")
-        elif gate_at(cfg, place) != "none":
-            obstacles.append(f"its {place} mixer has the gate {gate_at(cfg, place)}")
+        for mixer, gate in zip(mixers_at(cfg, place), gates_at(cfg, place), strict=True):
+            if mixer is not Attention:
+                obstacles.append(f"its {place} mixer is {mixer.name}")
+            elif gate != "none":
+                obstacles.append(f"its {place} mixer has the gate {gate}")
     obstacles += [f"its {side} has no positions" for side in SIDES if position_kind(cfg, side) == "none"]
     if cfg.encoder_attention_heads != cfg.decoder_attention_heads:
         obstacles.append("its encoder and decoder have different numbers of heads")

@@ -18,8 +18,7 @@ from posnet_fairseq.inference.model_loading import build_model, weights_of
 from posnet_fairseq.inference.search_options import text_options
 from posnet_fairseq.inference.shortlist import make_shortlist
 from posnet_fairseq.inference.vocabularies import read_vocabulary, refuse_other_dictionaries
-from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
-from posnet_fairseq.shared.errors import UsageError, about, flag
+from posnet_fairseq.shared.errors import UsageError, about, counted, flag
 from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.files import new_folder
 from posnet_fairseq.shared.progress import console, shown
@@ -27,6 +26,7 @@ from posnet_fairseq.shared.user_dir import imported
 from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import write_rules
+from posnet_fairseq.transformer.placement import in_short, mixers_at, places
 
 GROWTH = 1.5  # tables of energies are stored unless they make the weights larger than this
 # What an option needs: its packages, and the extra of posnet's that has them.
@@ -128,12 +128,16 @@ def readme(name: str, state: State, weights: Weights, vocabulary: Vocabulary, da
 
 def _facts(state: State, weights: Weights, vocabulary: Vocabulary, data: Path) -> Iterator[tuple[str, str]]:
     options = state["cfg"]["model"]
-    mixers = {place: options.get(option) for place, option in PLACE_OPTIONS.items()}
-    yield "token mixers", ", ".join(f"{place}: {mixer}" for place, mixer in mixers.items() if mixer)
+    cfg = checkpoints.model_options(state)
+    mixers = {place: in_short(mixer.name for mixer in mixers_at(cfg, place)) for place in places(cfg)}
+    yield "token mixers", ", ".join(f"{place}: {mixer}" for place, mixer in mixers.items())
     for side in ("encoder", "decoder"):
         if options.get(f"{side}_layers"):
-            shape = (options[f"{side}_{what}"] for what in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads"))
-            yield side, "{} layers of width {}, feed-forward {}, {} heads".format(*shape)
+            layers, heads = (
+                counted(options[f"{side}_{what}s"], what.split("_")[-1]) for what in ("layer", "attention_head")
+            )
+            width, inner = (options[f"{side}_{what}"] for what in ("embed_dim", "ffn_embed_dim"))
+            yield side, f"{layers} of width {width}, feed-forward {inner}, {heads}"
     each = {weight.data_ptr(): weight for weight in weights.values()}.values()
     (dtype,) = {str(weight.dtype) for weight in each if weight.is_floating_point()}
     yield "weights", f"{sum(weight.numel() for weight in each):,}, {dtype.removeprefix('torch.')}"
@@ -146,7 +150,7 @@ def _facts(state: State, weights: Weights, vocabulary: Vocabulary, data: Path) -
     card = DatasetCard.read_if_whole(data)
     if card.dataset:
         sentences = (card.sentences or {}).get("train")
-        yield "training data", card.dataset + (f", {sentences:,} sentences" if type(sentences) is int else "")
+        yield "training data", card.dataset + (f", {counted(sentences, 'sentence')}" if type(sentences) is int else "")
     found = (archive.get("licence") for archive in (card.archives or {}).values() if isinstance(archive, dict))
     if licenses := sorted({license for license in found if isinstance(license, str)}):
         yield "licenses of the data", "; ".join(licenses)

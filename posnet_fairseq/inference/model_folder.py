@@ -28,7 +28,7 @@ from posnet_fairseq.inference import checkpoints
 from posnet_fairseq.inference.checkpoints import State, Weights, is_language_model
 from posnet_fairseq.inference.search.search_settings import ENTRY, recorded_search
 from posnet_fairseq.inference.vocabularies import languages_of
-from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
+from posnet_fairseq.mixers.bases.mixer_settings import named_mixers
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import DamagedError, UsageError, unreadable
 from posnet_fairseq.shared.files import check_file, read_small, replacing, utf8_name, write_lines
@@ -78,10 +78,10 @@ class _Config(msgspec.Struct):
 
 
 def read_model(path: str | Path, with_weights: bool = True) -> State:
-    """Return the content of a checkpoint or a model folder, of a folder also without weights, which take most time."""
+    """Return the content of a checkpoint or a model folder, also without weights, which take most time."""
     folder = Path(path)
     if not folder.is_dir():
-        return checkpoints.read_checkpoint(path)
+        return checkpoints.read_checkpoint(path, with_weights)
     if not (folder / CONFIG).exists():
         raise UsageError(
             f"{path} is a directory. {checkpoints.checkpoint_in(folder)}, or a model folder that posnet-export wrote: "
@@ -93,6 +93,8 @@ def read_model(path: str | Path, with_weights: bool = True) -> State:
         checkpoints.check_plugin(path, arch, options, entries.get("plugin"))
     config = convert(entries, _Config, folder / CONFIG, _WHAT, AGAIN)
     weights = _read_weights(folder / WEIGHTS, config.options) if with_weights else {}
+    if fault := checkpoints.fault_of_weights(weights):
+        raise UsageError(f"{folder / WEIGHTS}: {fault}. Export the model again.")
     _refuse_changes(folder, entries, "" if with_weights else WEIGHTS)
     return config.state(folder) | {"model": weights}
 
@@ -145,9 +147,7 @@ def _shared(options: dict[str, Any]) -> dict[str, str]:
 
 def plugin_of(options: dict[str, Any]) -> str:
     """Return the package whose mixers a model of these options has, "" if all are of posnet."""
-    packages = {
-        get_mixer(name).__module__.partition(".")[0] for name in map(options.get, PLACE_OPTIONS.values()) if name
-    }
+    packages = {get_mixer(name).__module__.partition(".")[0] for name in named_mixers(options)}
     return max(packages - {"posnet_fairseq"}, default="")
 
 

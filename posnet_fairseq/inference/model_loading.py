@@ -16,7 +16,7 @@ from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.search.search_settings import recorded_search
 from posnet_fairseq.inference.vocabularies import read_vocabulary, refuse_other_dictionaries, refuse_other_tasks
 from posnet_fairseq.inference.weights import check_weights, other_weights, refuse_other_length_ratio
-from posnet_fairseq.shared.errors import UsageError, about
+from posnet_fairseq.shared.errors import UsageError, about, counted
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
 from posnet_fairseq.transformer import model as architecture
 from posnet_fairseq.transformer.decoder import LanguageModel
@@ -153,6 +153,6 @@ def _refuse_other_depth(weights: Weights, cfg: Namespace) -> None:
         stored = max((int(number[1]) + 1 for number in numbers if number), default=0)
         if layers != stored:
             raise UsageError(
-                f"the checkpoint does not fit its options: they say {layers} layers of the {side}, and it has weights "
-                f"of {stored}. Take another checkpoint."
+                f"the checkpoint does not fit its options: they say {counted(layers, 'layer')} of the {side}, and it "
+                f"has weights of {stored}. Take another checkpoint."
             )

@@ -32,6 +32,7 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.progress import console
 from posnet_fairseq.shared.records import digest, sealed
+from posnet_fairseq.shared.schema import loads
 from posnet_fairseq.text.dictionary import Dictionary
 from posnet_fairseq.text.synthetic import dictionary
 from posnet_fairseq.transformer.decoder import DecoderState
@@ -50,10 +51,11 @@ def check(model: Any, name: str) -> None:
     if mixers_with_energies(model) and not is_precomputed(model):
         raise UsageError(f"{name} is not precomputed. Run posnet-precompute on it first.")
     for mixer in (module for module in model.modules() if isinstance(module, TokenMixer)):
-        if not isinstance(mixer, PositionBasedMixer) and mixer.name != "attention":
+        steps_alone = mixer.place == "decoder" and mixer.constant_state  # its full pass is in no graph
+        if not isinstance(mixer, PositionBasedMixer) and mixer.name != "attention" and not steps_alone:
             raise UsageError(
                 f"{name}: its {mixer.place} has the mixer {mixer.name}. Models of position-based mixers and attention "
-                "can be exported."
+                "can be exported, with recurrent mixers in the decoder."
             )
 
 
@@ -225,7 +227,7 @@ def write_checked(model: Any, folder: Path) -> None:
             f"{SENTENCES - same} of {SENTENCES} random sentences are translated otherwise by onnxruntime: nothing was "
             "written. Please report this with the versions that posnet-doctor prints."
         )
-    facts = json.loads((folder / FACTS).read_text())
+    facts = loads((folder / FACTS).read_text())
     hashes = {path.name: digest(path, "sha256") for path in sorted(folder.glob("*.onnx"))}
     write_lines(folder / FACTS, [json.dumps(sealed(facts | {"files": hashes}), indent=1)])
     print(

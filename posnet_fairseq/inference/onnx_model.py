@@ -1,6 +1,5 @@
 """The graphs of :mod:`posnet_fairseq.inference.onnx_export`, in the place of the model that they were made of."""
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +13,7 @@ from posnet_fairseq.inference.model_folder import AGAIN
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_file, read_small
 from posnet_fairseq.shared.records import digest, sealed
+from posnet_fairseq.shared.schema import loads
 
 FACTS = "graphs.json"
 
@@ -98,13 +98,13 @@ def _facts(path: Path) -> dict[str, Any]:
     """Return the content of graphs.json."""
     content = read_small(path)
     try:
-        facts = json.loads(content)
+        facts = loads(content)
         numbers = [facts["pad"], facts["eos"], *(facts["longest"][side] for side in ("source", "target"))]
         numbers += [number for shape in facts["starts"].values() for number in shape]
         if any(type(number) is not int or number < 0 for number in numbers):
             raise ValueError(f"{numbers!r:.50} are no sizes")
         if "files" in facts and facts != sealed(facts):
             raise ValueError("it was changed")
-    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise UsageError(f"{path} is damaged or none that posnet-export wrote ({error!s:.100}). {AGAIN}") from error
     return facts

@@ -20,6 +20,7 @@ from posnet_fairseq.shared.files import check_place, check_stdout, reading, resc
 from posnet_fairseq.shared.output_paths import descriptor, is_same_file, resolved
 from posnet_fairseq.shared.processes import try_lock
 from posnet_fairseq.shared.records import changed
+from posnet_fairseq.shared.schema import convert, loads
 
 _KIND = "posnet-translate 1"  # first entry of OUTPUT.partial: what it is, and the version of its format
 _LONGEST = 240  # bytes of a file's name that leave room for another ending
@@ -140,7 +141,7 @@ class FinishedWindows:
         with open(os.dup(self._file.fileno()), "rb") as file, contextlib.suppress(ValueError):
             file.seek(0)
             for number, line in enumerate(file):
-                value = msgspec.json.decode(line, type=_Finished) if number else json.loads(line)
+                value = convert(loads(line), _Finished, self.path) if number else loads(line)
                 if line.endswith(b"\n"):
                     yield file.tell(), value
 

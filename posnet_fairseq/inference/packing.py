@@ -27,7 +27,7 @@ Activation = Literal["none", "relu", "gelu"]
 LARGEST = 127 if torch.cpu._is_vnni_supported() else 63
 # Activations that a linear layer computes with its products.
 _JOINED: dict[Callable, Activation] = {ACTIVATIONS["relu"]: "relu", ACTIVATIONS["gelu"]: "gelu"}
-_PROJECTIONS = ("query_proj", "key_proj", "out_proj")
+_PROJECTIONS = ("query_proj", "key_proj", "in_proj", "out_proj")
 
 
 class PlainLinear(nn.Module):

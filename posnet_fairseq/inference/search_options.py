@@ -18,9 +18,15 @@ def add_text_options(parser: argparse.ArgumentParser) -> None:
     )
     text = parser.add_mutually_exclusive_group()
     text.add_argument(
-        "--sentencepiece-model", type=path_text, help="split text by this model (default: as in the data card)"
+        "--sentencepiece-model",
+        type=path_text,
+        help="split text by this model (default: as in the data card, and no other)",
     )
-    text.add_argument("--bpe-codes", type=path_text, help="apply these BPE codes after Moses tokenization")
+    text.add_argument(
+        "--bpe-codes",
+        type=path_text,
+        help="apply these BPE codes after Moses tokenization (default: as in the data card, and no others)",
+    )
     text.add_argument("--pretokenized", action="store_true", help="the text is already split into tokens; keep it")
 
 

@@ -25,7 +25,7 @@ from posnet_fairseq.inference.search_options import settings_of, text_options
 from posnet_fairseq.inference.searchable import SearchableLanguageModel, SearchableModel
 from posnet_fairseq.inference.translation import Printing, Translation
 from posnet_fairseq.inference.translator import Batch, Batches, Translator
-from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.errors import UsageError, counted, flag
 from posnet_fairseq.shared.files import check_place
 from posnet_fairseq.shared.line_stream import IncomingLines
 from posnet_fairseq.shared.processes import in_order, worker_number
@@ -58,7 +58,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     if device == "cuda" or options.stream or options.compile:
         options.processes = options.processes or 1
     if device == "cuda" and options.processes > gpus:
-        there = f"there are {gpus} GPUs" if place == device else f"--device {place} is one GPU"
+        there = f"this machine has {counted(gpus, 'GPU')}" if place == device else f"--device {place} is one GPU"
         raise UsageError(f"--processes {options.processes}: {there}. Give at most {gpus}, or --device cpu.")
     if device == "cpu" and options.compile and options.processes > 1:
         raise UsageError(f"--processes {options.processes} with --compile on a CPU: leave one of the two out.")
@@ -150,11 +150,11 @@ def _windows(
         if not some and not begin:
             return
         if begin is not None and len(begin) != len(some):
-            lines, others = (f"{first + len(each):,}" for each in (some, begin))
+            lines, others = (first + len(each) for each in (some, begin))
             more, fewer = (" or more" * (len(each) == WINDOW) for each in (some, begin))
             raise UsageError(
-                f"{name} {second} has {others}{fewer} lines, and --input {options.input} {lines}{more}. Give one "
-                "line for each, which may be empty."
+                f"{name} {second} has {counted(others, 'line')}{fewer}, and --input {options.input} {lines:,}{more}. "
+                "Give one line for each, which may be empty."
             )
         yield _Window(first, some, begin)
         first += len(some)
@@ -190,7 +190,7 @@ def _encoded(
                 say(note)
             yield part, batches
     if done:
-        say(f"{done:,} lines were translated before")
+        say(f"{counted(done, 'line was', 'lines were')} translated before")
 
 
 def _batches(window: _Window, translator: Translator, options: argparse.Namespace) -> Batches:

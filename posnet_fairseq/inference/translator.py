@@ -1,7 +1,7 @@
 """Lines of plain text to translations, or beginnings to whole texts, with a search between them; given translations."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -17,7 +17,7 @@ from posnet_fairseq.shared.processes import give_memory_back
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import TextPipeline
 
-# Sources and what their translations begin with, by index of line, and notes on the other lines.
+# Sources and what their translations begin with, by index of line, and notes on some lines.
 Encoded = tuple[dict[int, Tensor], dict[int, Tensor] | None, list[str]]
 
 
@@ -63,15 +63,26 @@ class Translator:
 
     def encode_prefix(self, line: str, number: int) -> Tensor:
         """Return (P,) token ids that the translation of line `number` begins with, without end symbol."""
-        dictionary, tokens = self.vocabulary.target_dictionary, self.pipeline.encode_target(line)
-        unknown = [token.removesuffix("@@").lstrip("▁") for token in tokens.split() if token not in dictionary]
+        dictionary, tokens = self.vocabulary.target_dictionary, self.encode_target(line)
+        ids = dictionary.encode_line(tokens)[:-1]
+        pairs = zip(tokens.split(), ids.tolist(), strict=True)
+        unknown = [token.removesuffix("@@").lstrip("▁") for token, index in pairs if index == dictionary.unk()]
         if unknown:
             words = " ".join(dict.fromkeys(unknown))
             raise UsageError(
                 f"{option('prefix')}: line {number} has {words}, which the model's vocabulary lacks, so that no "
                 "translation has it. Leave it out."
             )
-        return dictionary.encode_line(tokens)[:-1]
+        return ids
+
+    def encode_target(self, line: str) -> str:
+        """Return tokens of plain text of the target language, without spaces around the line."""
+        return self.pipeline.encode_target(self.pipeline.parts(line)[1])
+
+    def spaces_around(self, line: str, second: str | None) -> tuple[str, str]:
+        """Return what stands before and after the translation of a line; `second` is its second text."""
+        before, _, after = self.pipeline.parts(line)
+        return before, after
 
     def translate(self, batch: Batch) -> list[list[Translation]]:
         """Return translations of each source of a batch, best first."""
@@ -83,12 +94,13 @@ class Translator:
         return translations
 
     def encode_all(self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int) -> Encoded:
-        """Return sources and prefixes of the lines that are translated, by index of line, and notes on the others.
+        """Return sources and prefixes of the lines that are translated, by index of line, and notes on some lines.
 
-        Arguments are those of :class:`Batches`.
+        Notes are on lines that are too long, and on those with unknown parts. Arguments are those of :class:`Batches`.
         """
         fitted, notes = self._fit([self.encode(line) for line in lines], on_long, first, self.max_source)
         sources = {index: tokens for index, tokens in fitted.items() if not is_blank(lines[index])}
+        notes += _note_on_unknown(sources, self.vocabulary.source_dictionary.unk(), first)
         notes += self._note_on_long(sources, first)
         if prefixes is None:
             return sources, None, notes
@@ -155,12 +167,17 @@ class Scorer(Translator):
     def encode_all(self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int) -> Encoded:
         """Return sources and translations of the lines, also blank ones; other lines are too long, and skipped."""
         dictionary = self.vocabulary.target_dictionary
-        targets = [dictionary.encode_line(self.pipeline.encode_target(line)) for line in prefixes or ()]
+        targets = [dictionary.encode_line(self.encode_target(line)) for line in prefixes or ()]
         sources, notes = self._fit([self.encode(line) for line in lines], on_long, first, self.max_source)
         fitted, more = self._fit(targets, on_long, first, self.max_target, "the translation of ")
-        unknown = _note_on_unknown(targets, dictionary.unk(), first, "translations of ")
+        unknown = _note_on_unknown(sources, self.vocabulary.source_dictionary.unk(), first)
+        unknown += _note_on_unknown(dict(enumerate(targets)), dictionary.unk(), first, "translations of ")
         both = [index for index in sources if index in fitted]
         return {i: sources[i] for i in both}, {i: fitted[i] for i in both}, [*notes, *more, *unknown]
+
+    def spaces_around(self, line: str, second: str | None) -> tuple[str, str]:
+        """Return what stands before and after a given translation, the second text."""
+        return super().spaces_around(second or "", None)
 
     def size(self, source: Tensor, prefix: Tensor | None) -> int:
         """Return the tokens of the longer one of source and translation."""
@@ -192,12 +209,13 @@ class TextGenerator(Translator):
                     f"line {number} has {len(tokens)} tokens, and the model's texts have {self.max_source} at most. "
                     "Shorten it."
                 )
-        return dict(enumerate(encoded)), None, _note_on_unknown(encoded, self.vocabulary.target_dictionary.unk(), first)
+        beginnings = dict(enumerate(encoded))
+        return beginnings, None, _note_on_unknown(beginnings, self.vocabulary.target_dictionary.unk(), first)
 
 
-def _note_on_unknown(encoded: Sequence[Tensor], unk: int, first: int, of_lines: str = "") -> list[str]:
-    """Return a note on the lines with unknown tokens, if there are any."""
-    unknown = [str(first + index) for index, tokens in enumerate(encoded) if unk in tokens]
+def _note_on_unknown(encoded: Mapping[int, Tensor], unk: int, first: int, of_lines: str = "") -> list[str]:
+    """Return a note on the lines, by index, with unknown tokens, if there are any."""
+    unknown = [str(first + index) for index, tokens in encoded.items() if unk in tokens]
     if not unknown:
         return []
     return [f"{of_lines}{_lines_by(unknown)}: the model's vocabulary lacks a part, which becomes <unk>"]
@@ -235,7 +253,8 @@ class Batches:
         chosen, second = list(self._sources), self._prefixes or {}
         lengths = [translator.size(source, second.get(index)) for index, source in self._sources.items()]
         self._batches = [[chosen[i] for i in batch] for batch in batches_by_length(lengths, max_tokens)]
-        self._lines, self._blank = len(lines), translator.blank
+        pairs = zip(lines, prefixes or [None] * len(lines), strict=True)
+        self._around, self._blank = [translator.spaces_around(*pair) for pair in pairs], translator.blank
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -246,11 +265,14 @@ class Batches:
             yield Batch([self._sources[index] for index in batch], prefixes)
 
     def in_order(self, results: Iterable[Sequence[list[Translation]]]) -> list[list[Translation]]:
-        """Return the translations of all lines, from those of each batch."""
-        found = [[self._blank]] * self._lines
+        """Return the translations of all lines, from those of each batch, between the spaces around the lines."""
+        found = [[self._blank]] * len(self._around)
         for batch, of_batch in zip(self._batches, results, strict=True):
             for index, result in zip(batch, of_batch, strict=True):
+                before, after = self._around[index]
                 found[index] = result
+                if before or after:
+                    found[index] = [replace(each, text=f"{before}{each.text}{after}") for each in result]
         return found
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from posnet_fairseq.inference.checkpoints import State, is_language_model, vocabulary_sizes
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary, dictionary_file
+from posnet_fairseq.text.pipeline import check_dictionary
 
 
 def read_vocabulary(state: State, data: str | Path | None = None) -> tuple[Vocabulary, Path]:
@@ -31,6 +32,8 @@ def read_vocabulary(state: State, data: str | Path | None = None) -> tuple[Vocab
     if problem or languages is None:
         advice = f"Give the directory with the dictionaries by {option('data')}"
         raise UsageError(f"{folder} ({given}){problem}. {advice}.")
+    for language in languages:
+        check_dictionary(folder, language)
     dictionaries = {name: Dictionary.load(folder / name) for name in dict.fromkeys(names)}
     return Vocabulary(*languages, *(dictionaries[name] for name in names)), folder
 

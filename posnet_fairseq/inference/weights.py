@@ -1,7 +1,6 @@
 """Weights of a checkpoint and the model that they are for: what differs is said before anything is loaded."""
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from os import PathLike
 from typing import Any
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.schema import loads
 from posnet_fairseq.transformer.length_ratio_option import UNKNOWN
 
 # Whole numbers under this name are left alone by half precision, averaging and fairseq's moving average.
@@ -91,8 +91,8 @@ def _stored_mixers(weights: Mapping[str, Any]) -> dict[str, str]:
     if MIXERS not in weights:
         return {}
     try:
-        return dict(json.loads(bytes(weights[MIXERS].tolist()).decode(errors="replace")))
-    except (ValueError, TypeError, RecursionError) as error:
+        return dict(loads(bytes(weights[MIXERS].tolist()).decode(errors="replace")))
+    except (ValueError, TypeError) as error:
         raise UsageError("the checkpoint's list of mixers is damaged. Take another checkpoint.") from error
 
 

@@ -37,6 +37,7 @@ class FourierNet(TokenMixer):
     places = ("encoder",)
     static = True
     hides_pairs = False
+    drops_weights = False
 
     @classmethod
     def check(cls, settings: MixerSettings) -> None:
@@ -44,8 +45,7 @@ class FourierNet(TokenMixer):
         if settings.options.fourier_2d and settings.gate != "none":
             gate, fourier_2d = errors.option("gate"), errors.option("fourier_2d")
             raise errors.UsageError(
-                f"{gate} {settings.gate}: with {fourier_2d} there are no values to gate. Give {gate} none, "
-                f"or leave out {fourier_2d}."
+                f"{gate} {settings.gate}: with {fourier_2d} there are no values to gate. Leave out one of the two."
             )
 
     def __init__(self, settings: MixerSettings) -> None:

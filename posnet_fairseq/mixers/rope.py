@@ -24,14 +24,7 @@ class RoPE(Attention):
     @classmethod
     def check(cls, settings: MixerSettings) -> None:
         """Features are turned in pairs, on a grid in pairs of each direction."""
-        width = settings.embed_dim // settings.num_heads
-        by, fits = ("pairs", "is even") if settings.grid is None else ("pairs of rows and columns", "divides by 4")
-        if width % (2 if settings.grid is None else 4):
-            heads, dim = (option(f"{settings.place}_{name}") for name in ("attention_heads", "embed_dim"))
-            raise UsageError(
-                f"{heads} {settings.num_heads}: heads of {width} features cannot be turned in {by} by rope. "
-                f"Choose heads so that {dim} {settings.embed_dim} / heads {fits}."
-            )
+        check_pairs(settings)
 
     def project_queries(self, query: Tensor, context: MixingContext) -> Tensor:
         """q_n turned by n."""
@@ -45,3 +38,15 @@ class RoPE(Attention):
         if context.grid is not None:
             return rotate(x, *context.grid.places(x.device))
         return rotate(x, torch.arange(context.first, context.first + x.size(2), device=x.device))
+
+
+def check_pairs(settings: MixerSettings) -> None:
+    """Refuse heads whose features are not pairs, on a grid pairs of each direction."""
+    width = settings.embed_dim // settings.num_heads
+    by, fits = ("pairs", "is even") if settings.grid is None else ("pairs of rows and columns", "divides by 4")
+    if width % (2 if settings.grid is None else 4):
+        heads, dim = (option(f"{settings.place}_{name}") for name in ("attention_heads", "embed_dim"))
+        raise UsageError(
+            f"{heads} {settings.num_heads}: heads of {width} features cannot be turned in {by} by {settings.mixer}. "
+            f"Choose heads so that {dim} {settings.embed_dim} / heads {fits}."
+        )

@@ -18,7 +18,7 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.architectures import apply_arch, archs
 from posnet_fairseq.transformer.length_ratio_option import parse
 from posnet_fairseq.transformer.option_checks import check
-from posnet_fairseq.transformer.placement import mixer_at, places
+from posnet_fairseq.transformer.placement import places, reads_length_ratio
 
 MODEL_NAME = "mixer_transformer"
 
@@ -46,8 +46,7 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
         encoder_embedding = decoder_embedding = word_embedding(cfg, source, "encoder")
         if not cfg.share_all_embeddings:
             decoder_embedding = word_embedding(cfg, target, "decoder")
-        reads_length_ratio = mixer_at(cfg, "cross").reads_length_ratio
-        ratio = measured_length_ratio.of_model(cfg, task) if reads_length_ratio else None
+        ratio = measured_length_ratio.of_model(cfg, task) if reads_length_ratio(cfg) else None
         decoder = MixerDecoder(cfg, target, decoder_embedding, ratio, mixers)
         model = cls(MixerEncoder(cfg, source, encoder_embedding, mixers["encoder"]), decoder)
         model.store_mixers()

@@ -3,8 +3,10 @@
 Word embeddings and learned positions start as fairseq's do, normally distributed with variance 1/D.
 """
 
+import math
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from posnet_fairseq.ops.linear import Linear
 
@@ -29,7 +31,27 @@ def table(rows: int, columns: int) -> nn.Parameter:
 
 def zeros_without_decay(*shape: int) -> nn.Parameter:
     """Return a trainable table of zeros that takes no weight decay."""
-    parameter = nn.Parameter(torch.zeros(*shape))
+    return without_decay(torch.zeros(*shape))
+
+
+def without_decay(values: Tensor) -> nn.Parameter:
+    """Return trainable values that take no weight decay."""
+    parameter = nn.Parameter(values)
     # The attribute that fairseq reads; fairseq_plugin.repairs makes all of fairseq's optimizers respect it.
     parameter.optim_overrides = {"optimizer": {"weight_decay_scale": 0.0}}  # type: ignore[attr-defined]
     return parameter
+
+
+def step_bias(count: int) -> nn.Parameter:
+    """Return biases b, (count,), for which softplus(b) is log-uniform between .001 and .1, without weight decay.
+
+    Mamba (Gu and Dao, 2023) Section 3.6 starts its step sizes Δ so.
+    """
+    low, high = math.log(1e-3), math.log(1e-1)
+    steps = torch.empty(count).uniform_(low, high).exp()
+    return without_decay(steps + torch.log(-torch.expm1(-steps)))  # the inverse of softplus
+
+
+def log_rates(count: int, low: float, high: float) -> nn.Parameter:
+    """Return the logarithms of rates of decay, (count,), uniform between `low` and `high`, without weight decay."""
+    return without_decay(torch.empty(count).uniform_(low, high).log())

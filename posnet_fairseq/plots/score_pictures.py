@@ -14,7 +14,7 @@ from posnet_eval.statistics.results import MetricInfo, Score
 from posnet_fairseq.plots import style
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import read_small
+from posnet_fairseq.shared.files import LARGE, read_small
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.schema import convert, parse_json
 
@@ -48,7 +48,7 @@ class _Report(Struct):
 def draw(path: str | Path, folder: Path, report: ProgressReporter) -> list[Path]:
     """Draw a report."""
     what = ("report.json of posnet-score", "Give the file that --out made.")
-    content = convert(parse_json(read_small(path, pipes=True), path, *what), _Report, path, *what)
+    content = convert(parse_json(read_small(path, LARGE, pipes=True), path, *what), _Report, path, *what)
     columns = {key: found for key in AGAINST if (found := _column(content, key))}
     gated = _gated(content)
     if not columns and not gated:

@@ -14,7 +14,7 @@ import torch
 from posnet_fairseq.inference.stored_energies import parameter_count
 from posnet_fairseq.runs.training import Training, most_kept
 from posnet_fairseq.shared.disk import refuse_too_little_disk
-from posnet_fairseq.shared.errors import DamagedError, UsageError, about, flag, last_error
+from posnet_fairseq.shared.errors import DamagedError, UsageError, about, counted, flag, last_error
 from posnet_fairseq.shared.failures import explain
 from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.progress import amount, shown
@@ -26,7 +26,14 @@ FREE = (
     *("dropout", "attention_dropout", "shared_attention_dropout", "activation_dropout"),
     *("weight_noise", "weight_noise_on"),
     *("encoder_layerdrop", "decoder_layerdrop", "encoder_embed_path", "decoder_embed_path"),
-    *("checkpoint_activations", "offload_activations", "length_ratio", "max_source_positions", "max_target_positions"),
+    *(
+        "checkpoint_activations",
+        "offload_activations",
+        "compile",
+        "length_ratio",
+        "max_source_positions",
+        "max_target_positions",
+    ),
 )
 BYTES = 12  # of a parameter in a checkpoint: itself and Adam's two moments, in float32
 
@@ -46,7 +53,7 @@ def check(training: Training, average: int, others: Sequence[Path]) -> tuple[lis
         folder = Path(cfg.checkpoint.save_dir)
         added, remarks, last = [], repair(folder), folder / "checkpoint_last.pt"
         if last.exists():
-            before = read_checkpoint(last)["cfg"]
+            before = read_checkpoint(last, with_weights=False)["cfg"]
             refuse_other_schedule(before, cfg)
             # fairseq remembers how many batches of the epoch each process has had: it would skip others, or fail.
             batches = before["distributed_training"]["distributed_world_size"], before["dataset"]["max_tokens"]
@@ -156,7 +163,7 @@ def damage(checkpoint: Path) -> str:
     from posnet_fairseq.inference.checkpoints import load_content
 
     try:
-        load_content(checkpoint)
+        load_content(checkpoint, with_tensors=True)
     except DamagedError as error:
         return str(error)
     return ""
@@ -167,9 +174,13 @@ def check_beginning(path: Path, model: torch.nn.Module, cfg: Any) -> None:
     from posnet_fairseq.inference.checkpoints import known_options, model_arch, read_checkpoint
     from posnet_fairseq.inference.stored_energies import has_tables
     from posnet_fairseq.inference.vocabularies import read_vocabulary, refuse_other_dictionaries
+    from posnet_fairseq.registry import option_fields
 
     state, folder = read_checkpoint(path), Path(cfg.task.data)
-    saved, names = state["cfg"]["model"], {option.name for option in known_options(state)} - set(FREE)
+    # What an earlier version had no option of is as by default, except what its mixers read.
+    saved = {each.name: each.default for each in known_options(state) if each.name not in option_fields()}
+    saved |= state["cfg"]["model"]
+    names = {option.name for option in known_options(state)} - set(FREE)
     pairs = {name: (saved[name], cfg.model.get(name)) for name in sorted(names & saved.keys())}
     pairs["arch"] = model_arch(state), cfg.model._name
     different = [
@@ -209,5 +220,5 @@ def check_disk(folder: Path, parameters: int, checkpoints: int, others: Sequence
     size, folders = BYTES * parameters, [folder, *others]
     here = sum(path.stat().st_size for each in folders for path in each.glob("*.pt"))
     runs = f"{len(folders)} runs, each with " if others else ""
-    with about(f"{runs}{checkpoints} checkpoints of {amount(size, 'bytes')}"):
+    with about(f"{runs}{counted(checkpoints, 'checkpoint')} of {amount(size, 'bytes')}"):
         refuse_too_little_disk(folder, size * checkpoints * len(folders) - here)

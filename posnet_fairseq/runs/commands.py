@@ -1,7 +1,6 @@
 """The command of a training, on one process or several, the tokens of its batches, and the preparation of its data."""
 
 import argparse
-import dataclasses
 import os
 import subprocess
 import threading
@@ -72,7 +71,7 @@ def training(settings: RunSettings, data: TranslationData, device: Device, repor
         *("--log-format", "json", "--log-interval", -(-settings.interval // 10)),
         *(("--tensorboard-logdir", settings.run / "tensorboard") if settings.tensorboard else ()),
         *_placed(device, world),
-        *settings.options.split(),
+        *settings.model_options,
     ]
     launch = ["fairseq-train"] if world == 1 else _launcher(settings, device.processes)
     return Training(launch, list(map(str, arguments)), world)
@@ -80,7 +79,7 @@ def training(settings: RunSettings, data: TranslationData, device: Device, repor
 
 def tried(settings: RunSettings) -> list[str]:
     """Return arguments of fairseq-train that tell whether it understands the options of a run."""
-    own = [*_method(settings), *settings.options.split(), *settings.plugin]
+    own = [*_method(settings), *settings.model_options, *settings.plugin]
     return list(map(str, [settings.data_folder, "--arch", settings.arch, *own]))
 
 
@@ -212,17 +211,17 @@ def _estimate(settings: RunSettings, data: TranslationData, device: Device, toke
 def _options(settings: RunSettings) -> dict[str, Any]:
     """Return what the options of fairseq-train say about the model, and the criterion if they name one."""
     from posnet_fairseq.mixers.bases.mixer_options import plain_type
-    from posnet_fairseq.transformer.model_options import TransformerOptions
+    from posnet_fairseq.transformer.model_options import translation_model_fields
 
     parser = argparse.ArgumentParser(
         allow_abbrev=False, argument_default=argparse.SUPPRESS, add_help=False, exit_on_error=False
     )
-    for field in dataclasses.fields(TransformerOptions):
+    for field in translation_model_fields():
         kind = plain_type(field)
         how: Any = {"action": "store_true"} if kind is bool else {"type": kind if kind in (int, float) else str}
         parser.add_argument(flag(field.name), **how)
     parser.add_argument("--criterion")
     try:
-        return vars(parser.parse_known_args(settings.options.split())[0])
+        return vars(parser.parse_known_args(settings.model_options)[0])
     except argparse.ArgumentError as error:
         refuse("options", settings.options, f"{error}.")

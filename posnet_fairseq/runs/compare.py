@@ -4,9 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.markup import escape
-
 from posnet_eval.inputs.configuration import read_plan
 from posnet_fairseq.runs.devices import shares
 from posnet_fairseq.runs.jobs import do_all
@@ -16,7 +13,7 @@ from posnet_fairseq.runs.settings import refuse, setting
 from posnet_fairseq.runs.single_run import check_metrics, check_options, prepare_data, say
 from posnet_fairseq.runs.systems import System, chosen, find_list
 from posnet_fairseq.shared.errors import about, visible
-from posnet_fairseq.shared.progress import shown
+from posnet_fairseq.shared.progress import plain_console, shown
 from posnet_fairseq.text.plain import read_parallel
 
 UPDATES = 2000  # of the quickstart
@@ -139,8 +136,8 @@ def show_samples(path: Path) -> None:
     texts = read_parallel(test_set.source, *outputs.values(), *test_set.references)
     width = max(map(len, labels))
     fitting = [index for index, source in enumerate(texts[0]) if 4 <= len(source.split()) <= 10]
-    console = Console(highlight=False)
+    console = plain_console()
     for index in fitting[:: max(1, len(fitting) // SAMPLES)][:SAMPLES]:
         console.print()
         for label, lines in zip(labels, texts, strict=True):
-            console.print(escape(f"{label:>{width}}  {visible(lines[index])}"), soft_wrap=True)
+            console.print(f"{label:>{width}}  {visible(lines[index])}", soft_wrap=True)

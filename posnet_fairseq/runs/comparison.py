@@ -1,6 +1,5 @@
 """The report of finished runs: their figures beside their scores, and their curves."""
 
-import dataclasses
 import itertools
 import re
 import statistics
@@ -16,7 +15,7 @@ from posnet_fairseq.runs.command_stage import last_attempt
 from posnet_fairseq.runs.run_settings import TranslationData
 from posnet_fairseq.runs.training import gpu_memory, progress, training_speed
 from posnet_fairseq.shared.command import NO_READER
-from posnet_fairseq.shared.errors import UsageError, flag, visible
+from posnet_fairseq.shared.errors import UsageError, counted, flag, visible
 from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.processes import run_attached
 from posnet_fairseq.shared.records import Record
@@ -37,10 +36,10 @@ def parameters(run: Path) -> int:
 
 
 def gate(run: Path) -> str:
-    """Return the gate of its self-attention, as ``--gate`` names it."""
-    from posnet_fairseq.transformer.placement import gate_at
+    """Return the gate of its self-attention, as ``--gate`` names it, or the gates where those of layers differ."""
+    from posnet_fairseq.transformer.placement import gates_at, in_short
 
-    return gate_at(options_of(run / MODEL), "encoder")
+    return in_short(gates_at(options_of(run / MODEL), "encoder"))
 
 
 def decoding_speed(run: Path, stage: str = "translate") -> float | None:
@@ -93,7 +92,7 @@ def data_sentence(folder: Path) -> str:
     counts = ", ".join(f"{count:,} {name}" for name, count in (card.sentences or {}).items())
     words = " and ".join(f"{count:,} ({language})" for language, count in (card.vocabulary or {}).items())
     dropped = sum((card.dropped or {}).values())
-    removed = f"; {dropped:,} training pairs removed by cleaning" if dropped else ""
+    removed = f"; {counted(dropped, 'training pair')} removed by cleaning" if dropped else ""
     return f"Data: {visible(folder.name)}; pairs: {counts}; vocabulary: {words}{removed}."
 
 
@@ -209,7 +208,7 @@ def options_of(checkpoint: Path) -> Any:
     """Return the options of a model, as attributes."""
     from posnet_fairseq.inference.checkpoints import model_options, read_checkpoint
 
-    return model_options(read_checkpoint(checkpoint))
+    return model_options(read_checkpoint(checkpoint, with_weights=False))
 
 
 def differences(checkpoints: Mapping[str, Path], baseline: str) -> list[str]:
@@ -228,24 +227,33 @@ def differences(checkpoints: Mapping[str, Path], baseline: str) -> list[str]:
 
 
 def _besides_mixer(cfg: Any) -> dict[str, str]:
-    """Return the options of a translation model by flag, without its mixers' own; the decoder's mixer is one."""
+    """Return the options of a translation model by flag, without its mixers' own; the decoder's mixer is one.
+
+    So are the encoder's mixers if its layers have different ones.
+    """
     from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
     from posnet_fairseq.registry import option_fields
-    from posnet_fairseq.transformer.model_options import TransformerOptions
-    from posnet_fairseq.transformer.placement import gate_at, position_kind
+    from posnet_fairseq.transformer.model_options import translation_model_fields
+    from posnet_fairseq.transformer.placement import gates_at, in_short, position_kind
 
-    mixers = PLACE_OPTIONS.values()
-    names = {option.name for option in dataclasses.fields(TransformerOptions)} - option_fields().keys() - {*mixers}
-    same = cfg.decoder_self_mixer == cfg.encoder_self_mixer
-    options = {name: getattr(cfg, name) for name in names} | {
-        "decoder_self_mixer": "as the encoder" if same else cfg.decoder_self_mixer,
-        "cross_mixer": cfg.cross_mixer,
-        "gate": _of_both(gate_at(cfg, "encoder"), gate_at(cfg, "decoder")),
-        "cross_gate": gate_at(cfg, "cross"),
+    layers = {option: [*map(str.strip, getattr(cfg, option).split(","))] for option in PLACE_OPTIONS.values()}
+    named = {option: in_short(names) for option, names in layers.items()}
+    if named["decoder_self_mixer"] == named["encoder_self_mixer"]:
+        named["decoder_self_mixer"] = "as the encoder"
+    if len({*layers["encoder_self_mixer"]}) == 1:
+        named["encoder_self_mixer"] = "the same in all layers"
+    gates = {place: in_short(gates_at(cfg, place)) for place in PLACE_OPTIONS}
+    of_sides = {f"{side}_{name}" for side in ("encoder", "decoder") for name in ("gate", "position_embedding")}
+    names = {option.name for option in translation_model_fields()} - option_fields().keys() - of_sides
+    options = {name: getattr(cfg, name) for name in names} | named
+    options |= {
+        "gate": _of_both(gates["encoder"], gates["decoder"]),
+        "cross_gate": gates["cross"],
         "position_embedding": _of_both(position_kind(cfg, "encoder"), position_kind(cfg, "decoder")),
     }
     return {flag(name): str(value) for name, value in sorted(options.items())}
 
 
 def _of_both(encoder: str, decoder: str) -> str:
+    """Return the text for an option's values on both sides."""
     return encoder if encoder == decoder else f"{encoder} in the encoder and {decoder} in the decoder"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from posnet_fairseq.runs.run_settings import TrainingSettings
 from posnet_fairseq.runs.settings import refuse
-from posnet_fairseq.shared.errors import option
+from posnet_fairseq.shared.errors import counted, option
 from posnet_fairseq.shared.processes import cores
 
 
@@ -59,7 +59,7 @@ def find_device(settings: TrainingSettings, tenants: int = 1) -> Device:
     processes = settings.gpus or count
     if processes > count:
         instead = f"{option('cpus', processes)} for processes on CPUs"
-        refuse("gpus", processes, f"this machine has {count} GPUs. Give at most that, or {instead}.")
+        refuse("gpus", processes, f"this machine has {counted(count, 'GPU')}. Give at most that, or {instead}.")
     if settings.precision == "bf16" and not bf16:
         reason = "a GPU here has a compute capability below 8.0 and does not multiply in bf16. Give fp16."
         refuse("precision", "bf16", reason)

@@ -11,7 +11,7 @@ from posnet_fairseq.runs.devices import Share
 from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.runs.single_run import run
 from posnet_fairseq.runs.training import progress
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.failures import explain
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import Record
@@ -109,7 +109,7 @@ def do_all(
     sentences = [f"{each.run.name}: {why}" for each, why in failed.items() if each not in passed_over]
     if sentences:
         raise UsageError(
-            f"{len(sentences)} of {len(runs)} runs failed ({'; '.join(sentences)}). The others are kept; fix the cause "
-            "and run again."
+            f"{len(sentences)} of {counted(len(runs), 'run')} failed ({'; '.join(sentences)}). The others are kept; "
+            "fix the cause and run again."
         )
     return passed_over

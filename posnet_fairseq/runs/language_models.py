@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-
 from posnet_fairseq.runs.command_stage import CommandStage, Work, do, last_attempt, settings_of
 from posnet_fairseq.runs.commands import USER_DIR, prepare
 from posnet_fairseq.runs.devices import gpus
@@ -20,7 +18,7 @@ from posnet_fairseq.runs.training import Training, best_validation, train, train
 from posnet_fairseq.shared.common_options import versions
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import cores
-from posnet_fairseq.shared.progress import plain_table, print_table
+from posnet_fairseq.shared.progress import plain_console, plain_table, print_table
 from posnet_fairseq.shared.user_dir import import_user_dir
 
 
@@ -142,7 +140,7 @@ def print_figures(seed: int, runs: Sequence[Path]) -> None:
         table.add_column(column, justify="right", no_wrap=True)
     for run in runs:
         table.add_row(run.name.rpartition("_s")[0], *figures(run))
-    console = Console(highlight=False)
+    console = plain_console()
     print_table(table, console)
     console.print("Perplexity per sentencepiece piece, in blocks of 160 without context from the block before.")
     console.print(f"seed {seed}, {versions()}")

@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 from posnet_data_prep.datasets import DATASETS
 from posnet_eval.metrics import METRICS
@@ -17,6 +18,7 @@ from posnet_fairseq.shared.output_paths import check_for_fairseq
 from posnet_fairseq.shared.schema import read_yaml
 from posnet_fairseq.shared.user_dir import import_user_dir
 from posnet_fairseq.text.card import CARD, DatasetCard
+from posnet_fairseq.text.pipeline import check_dictionary
 from posnet_fairseq.transformer.sizes import SIZES
 
 STAGES = ("prepare", "train", "average", "precompute", "translate", "score")
@@ -31,6 +33,10 @@ _OWN = re.compile(
     r"|validate-interval(?!-)|(maximize-)?best-checkpoint-metric|required-batch-size-multiple|distributed-|log-"
     r"|user-dir).*|-a.*"
 )
+
+# Settings that put mixers into places. Names of runs made of them are no longer than those that may be given.
+_OF_PLACES = ("encoder_self_mixer", "decoder_self_mixer", "cross_mixer")
+_LONGEST_NAME = 200
 
 
 @cache
@@ -174,6 +180,11 @@ class TrainingSettings(Settings):
         return self.node_rank or 0
 
 
+def _mixer_setting(place: str) -> Any:
+    about = f"mixer of {place}, if not that of the architecture, or one for each layer: lightconv,lightconv,attention"
+    return setting(about, "", lambda text: ",".join(parsers.names(text)), metavar="MIXERS")
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunSettings(TrainingSettings):
     """One system with one seed."""
@@ -182,8 +193,11 @@ class RunSettings(TrainingSettings):
         "stages to run, of " + ", ".join(STAGES) + " (default: all)", STAGES, _stages, positional="*", metavar="STAGE"
     )
     mixer: str = setting("token mixer (default: rposnet); posnet-mixers lists them", "rposnet")
+    encoder_self_mixer: str = _mixer_setting("the encoder's self-attention")
+    decoder_self_mixer: str = _mixer_setting("the decoder's self-attention")
+    cross_mixer: str = _mixer_setting("cross-attention")
     seed: int = setting("random seed (default: 1)", 1, parsers.whole_number)
-    name: str | None = setting("name of the run (default: the mixer)", parse=parsers.run_name)
+    name: str | None = setting("name of the run (default: its mixers)", parse=parsers.run_name)
     init_from: Path | None = setting(
         "start from the weights of a checkpoint of the same architecture and vocabulary, such as averaged.pt: "
         "fine-tuning",
@@ -199,11 +213,38 @@ class RunSettings(TrainingSettings):
         from posnet_fairseq.runs.systems import find_mixer  # last, as it imports torch
 
         find_mixer(self.mixer, "--mixer")
+        from posnet_fairseq.registry import get_mixer
+
+        for name, mixers in self._mixers.items():
+            for mixer in mixers.split(","):
+                get_mixer(mixer, flag(name))
+            if re.search(rf"(^|\s){flag(name)}(=|\s|$)", self.options):
+                refuse(name, mixers, f"{flag('options')} has it, too. Give it once.")
+        if len(self.system) > _LONGEST_NAME:
+            refuse("name", self.system, "made of the mixers, this is too long. Give the run a name.")
+
+    @property
+    def _mixers(self) -> dict[str, str]:
+        """The mixers of places that have others than the architecture, by setting."""
+        return {name: mixers for name in _OF_PLACES if (mixers := getattr(self, name))}
+
+    @property
+    def model_options(self) -> list[str]:
+        """The run's options of fairseq-train: the mixers of places, and others."""
+        return [
+            *(word for name, mixers in self._mixers.items() for word in (flag(name), mixers)),
+            *self.options.split(),
+        ]
 
     @cached_property
     def system(self) -> str:
-        """The name of the system."""
-        return self.name or self.mixer
+        """The name of the system: as given, else its mixers, as ``rposnet_encoder.lightconv-2+attention``."""
+        if self.name or not self._mixers:
+            return self.name or self.mixer
+        from posnet_fairseq.transformer.placement import in_short  # imports torch
+
+        places = (f"{name.split('_')[0]}.{in_short(mixers.split(','))}" for name, mixers in self._mixers.items())
+        return "_".join([self.mixer, *places]).replace("×", "-")
 
     @cached_property
     def run(self) -> Path:
@@ -245,5 +286,7 @@ class TranslationData:
         if not all(text and re.fullmatch(r"[\w.-]+", text) for text in found):
             raise UsageError(f"{path} does not say both languages: it is no dataset for translation.")
         source, target, key = map(str, found)
+        for language in (source, target):
+            check_dictionary(folder, language)
         tests = tuple(name for name in card.sentences or () if name.startswith("test")) or cls.test_sets
         return cls(source, target, key, tests, card.is_lowercase(target))

@@ -19,7 +19,7 @@ from posnet_fairseq.runs.command_stage import CommandStage, Work, do, last_attem
 from posnet_fairseq.runs.devices import Device, find_device
 from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings, TranslationData, short
 from posnet_fairseq.runs.training import LENGTH, train
-from posnet_fairseq.shared.errors import UsageError, option, visible
+from posnet_fairseq.shared.errors import UsageError, counted, option, visible
 from posnet_fairseq.shared.processes import cores, elsewhere, run_attached
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.shared.records import Record, digest
@@ -36,7 +36,7 @@ def run(settings: RunSettings, work: Work | None = None) -> None:
         os.environ.setdefault("OMP_NUM_THREADS", str(device.threads))
     if device.kind == "cpu" and device.processes > cores():
         cpus = option("cpus", device.processes)
-        work.report.say(f"{cpus}: this machine has {cores()} cores, which the processes share")
+        work.report.say(f"{cpus}: this machine has {counted(cores(), 'core')}, which the processes share")
     folder = settings.data_folder
     if "translate" in settings.stages and (folder / CARD).exists():  # refused before days of training, not after
         source = TranslationData.read(folder).source

@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import json
 import math
 import re
 import statistics
@@ -15,6 +14,7 @@ from posnet_fairseq.runs.command_stage import CommandStage, Work, do, settings_o
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import elsewhere
 from posnet_fairseq.shared.progress import Bar, ProgressReporter
+from posnet_fairseq.shared.schema import loads
 from posnet_fairseq.shared.selection import best_and_following
 
 LINES = 10  # about progress, where there is no terminal
@@ -40,7 +40,7 @@ def records(path: Path | str) -> Iterator[tuple[str, dict[str, Any]]]:
         match = _RECORD.search(line)
         if match:
             try:
-                values = json.loads(match.group(2))
+                values = loads(match.group(2))
             except ValueError:
                 continue
             yield match.group(1), {name: _number(value) for name, value in values.items()}

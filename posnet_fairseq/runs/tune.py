@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-
 from posnet_fairseq.runs.compare import SystemsSettings, job
 from posnet_fairseq.runs.devices import shares
 from posnet_fairseq.runs.jobs import do_all
@@ -21,7 +19,7 @@ from posnet_fairseq.runs.training import best_validation
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.failures import DIVERGED
 from posnet_fairseq.shared.files import write_lines
-from posnet_fairseq.shared.progress import plain_table, print_table, shown
+from posnet_fairseq.shared.progress import plain_console, plain_table, print_table, shown
 
 # Options of fairseq-train by the settings that have their values, in the order in which they are chosen.
 OPTIONS = {"lrs": "--lr", "dropouts": "--dropout", "clip_distances": "--clip-distance"}
@@ -150,4 +148,4 @@ def _print(best: Mapping[str, Mapping[str, str]], trials: Trials) -> None:
             mark = "chosen" if trial.values == best[name] else ""
             found = ("diverged", "") if trial.perplexity is None else (f"{trial.perplexity:.2f}", f"{trial.updates:,}")
             table.add_row(name, *values, *found, mark)
-    print_table(table, Console(highlight=False))
+    print_table(table, plain_console())

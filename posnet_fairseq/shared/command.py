@@ -1,18 +1,25 @@
 """Common behavior of all commands: errors are one sentence, and interrupts end a command without a traceback."""
 
+import atexit
 import contextlib
 import functools
 import gc
 import io
 import logging
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 
 from posnet_fairseq.shared.errors import UsageError, visible
 from posnet_fairseq.shared.failures import explain
 
 NO_READER = 141  # the code of a program ended by SIGPIPE
+INTERRUPTED = 130  # of one ended by SIGINT
+_SOON = 0.01  # seconds until an interrupt is repeated
+_LONG = 1.0  # seconds that one waits for the end of an import
 
 # Python's search for garbage cycles goes through the 300,000 objects of torch again and again while torch is imported,
 # which takes a third of the time in which a small model is loaded. It waits for this many new ones instead of 700.
@@ -31,7 +38,8 @@ def command(main: Main) -> Callable[..., None]:
             gc.set_threshold(_OBJECTS)
         logging.getLogger().setLevel(logging.WARNING)  # fairseq's modules lower it
         _repair_streams(sys.argv[1:] if arguments is None else arguments)
-        code = _exit_code(main, arguments)
+        with _heeding_interrupts(has_a_process) as interrupts:
+            code = _exit_code(main, arguments, interrupts)
         if has_a_process and "triton" not in sys.modules:  # from 3.9 on it prints all types that are not searched
             gc.freeze()  # nothing is searched at exit
         if code is not None:
@@ -41,8 +49,73 @@ def command(main: Main) -> Callable[..., None]:
     return run
 
 
-def _exit_code(main: Main, arguments: Sequence[str] | None) -> int | str | None:
-    """Run a command and return its exit code; None if it ended normally and all its output was written."""
+class _Interrupt(KeyboardInterrupt):
+    """An interrupt (Ctrl-C) of a command, repeated if it is forgotten before the command has ended.
+
+    An interrupt is an exception in whatever Python does at that moment. Python drops exceptions in what it calls by
+    itself, as when an object goes, and libraries may: the command would go on.
+    """
+
+    is_repeated = False  # while no command works
+
+    def __del__(self) -> None:
+        """Let it come again soon."""
+        if self.is_repeated:
+            signal.setitimer(signal.ITIMER_REAL, _SOON)
+
+
+@contextlib.contextmanager
+def _heeding_interrupts(has_a_process: bool) -> Iterator[list[float]]:
+    """Provide the list of the times at which interrupts come.
+
+    One that comes while a module is imported waits for the end of that: torch drops it there, or aborts.
+    """
+    came: list[float] = []
+    before = sys.unraisablehook, signal.getsignal(signal.SIGALRM)
+
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        came.append(time.monotonic())
+        if not _is_importing(frame):
+            raise _Interrupt
+        if came[-1] - came[0] > _LONG:
+            os._exit(INTERRUPTED)
+        signal.setitimer(signal.ITIMER_REAL, _SOON)
+
+    def show(unraisable: "sys.UnraisableHookArgs") -> None:
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            before[0](unraisable)
+
+    # Jobs in the background may ignore interrupts, and programs that call a command may have their own way.
+    if not has_a_process or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield came
+        return
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGALRM, interrupt)
+    sys.unraisablehook = show
+    _Interrupt.is_repeated = True
+    try:
+        yield came
+    finally:
+        _Interrupt.is_repeated = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = before[0]
+        signal.signal(signal.SIGALRM, before[1])
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)  # nothing is left to be done
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Return whether a module is being imported by what a frame was called for."""
+    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
+
+
+def _exit_code(main: Main, arguments: Sequence[str] | None, interrupts: Sequence[float]) -> int | str | None:
+    """Run a command and return its exit code; None if it ended normally and all its output was written.
+
+    Of an interrupted command no traceback is shown: some libraries make another error of an interrupt.
+    """
     try:
         code: int | str | None = None
         try:
@@ -53,17 +126,20 @@ def _exit_code(main: Main, arguments: Sequence[str] | None) -> int | str | None:
             code = end.code or 0
         _flush()
         return code
-    except KeyboardInterrupt:
-        return 130  # as of a program ended by SIGINT
+    except KeyboardInterrupt as interrupt:
+        vars(interrupt)["is_repeated"] = False
+        return INTERRUPTED
     except BrokenPipeError:
         return NO_READER
     except Exception as error:
         sentence = explain(error)
-        if sentence is None:
+        if sentence is None and not interrupts:
             raise
+        if sentence is None:
+            return INTERRUPTED
         with contextlib.suppress(OSError):
             print(f"{os.path.basename(sys.argv[0])}: error: {visible(sentence)}", file=sys.stderr)
-        return 2
+        return INTERRUPTED if interrupts else 2
 
 
 def _flush() -> None:

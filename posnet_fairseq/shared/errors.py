@@ -22,6 +22,11 @@ def visible(text: str) -> str:
     return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
+def counted(number: int, unit: str, plural: str = "") -> str:
+    """Return a number with its unit, "1 line" or "2,000 lines"; `plural` is that of the unit if it is not with an s."""
+    return f"{number:,} {unit if number == 1 else plural or f'{unit}s'}"
+
+
 def flag(name: str) -> str:
     """Return the command line's name of an option: ``--clip-distance`` for ``clip_distance``."""
     return "--" + name.replace("_", "-")

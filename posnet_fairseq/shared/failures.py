@@ -80,8 +80,8 @@ _FAIRSEQ = {
         "--max-tokens-valid for the validation set."
     ),
     r"world size is (?P<asked>\d+) but have (?P<there>\d+) available devices": (
-        "--distributed-world-size {asked}: this machine has {there} GPUs. Give at most that; processes on CPUs are "
-        "started by torchrun, as posnet-run does with --cpus 2."
+        "--distributed-world-size {asked}: number of GPUs of this machine: {there}. Give at most that; processes on "
+        "CPUs are started by torchrun, as posnet-run does with --cpus 2."
     ),
     r"Cannot use a fixed learning rate schedule with (?P<name>\w+)": (
         "--lr: give one value, from which --lr-scheduler {name} makes its own."

@@ -26,6 +26,7 @@ from posnet_fairseq.shared.output_paths import check_takes_files, descriptor, is
 _BLANK = regex.compile(r"[\s\p{Cc}\p{Default_Ignorable_Code_Point}]*")
 
 SMALL = 2**26  # bytes of a file of settings or words, at most
+LARGE = 2**32  # bytes of a report at most, which has the scores of every line
 _LONGEST = 2**26  # bytes of a line; what never ends would fill the memory
 
 
@@ -67,10 +68,11 @@ def utf8_name(path: str | Path) -> Iterator[str]:
 
 
 def read_small(path: str | Path, most: int = SMALL, pipes: bool = False) -> bytes:
-    """Return the content of a file of at most `most` bytes; with `pipes` also what another program writes."""
+    """Return the content of a file of at most `most` bytes; with `pipes` also :data:`SMALL` of another program's."""
     if not pipes:
         check_file(path)
     with reading(path), open(path, "rb") as file:
+        most = min(most, max(os.fstat(file.fileno()).st_size, SMALL))  # for so many bytes memory is taken
         content = file.read(most + 1)
     _check_size(path, len(content), most)
     return content

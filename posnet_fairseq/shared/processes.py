@@ -6,16 +6,19 @@ import fcntl
 import functools
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import util
-from multiprocessing.queues import SimpleQueue
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from multiprocessing import resource_tracker, util
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,10 +33,19 @@ Result = TypeVar("Result")
 
 
 def repaired(command: Sequence[str]) -> list[str]:
-    """Return a command, one of fairseq's in the form that runs on Python 3.14: see ``optional_types.py``."""
-    if sys.version_info < (3, 14) or not command[0].startswith("fairseq-"):
+    """Return a command, one of fairseq's in the form that runs on any machine: see ``optional_types.py``."""
+    if not command[0].startswith("fairseq-") or (sys.version_info < (3, 14) and has_semaphores()):
         return list(command)
     return [sys.executable, "-P", str(Path(__file__).parents[1] / "fairseq_plugin/optional_types.py"), *command]
+
+
+def has_semaphores() -> bool:
+    """Return whether processes can share locks: some containers have no /dev/shm that can be written."""
+    try:
+        multiprocessing.get_context("fork").Lock()
+    except OSError:
+        return False
+    return True
 
 
 def in_order(
@@ -58,62 +70,188 @@ def in_order(
     if processes == 1:
         yield from map(function, items)
         return
-    with _pool(function, processes, start, advice) as pool:
-        yield from submitted(pool, _work, items, 3 * processes)
+    with _workers(function, processes, start, advice, daemon=True) as workers:
+        for answer in _answers(workers, items, 3 * processes):
+            yield answer.get()
 
 
 def elsewhere(function: Callable[[Item], Result], item: Item) -> Result:
     """Return function(item), computed by a new process: what it imports takes no memory of this one."""
-    with _pool(function, 1, "spawn", "Close other programs and run again.") as pool:
-        future = pool.submit(_work, item)
-        if isinstance(future.exception(), BrokenProcessPool):
-            future.result()
-    return future.result()  # raises here: a process that is killed leaves the locks of fairseq's modules
+    with _workers(function, 1, "spawn", "Close other programs and run again.", daemon=False) as workers:
+        (answer,) = _answers(workers, [item], 1)
+    return answer.get()  # raises here: a process that is killed leaves the locks of fairseq's modules
 
 
 @contextlib.contextmanager
 def _without_interrupts() -> Iterator[None]:
     """Let Ctrl-C wait in this thread. Processes that it starts meanwhile never get it."""
+    waiting: list[int] = []
+    is_main = threading.current_thread() is threading.main_thread()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    # Other threads, such as torch's, do not block it, and Python then calls the main thread's function for it.
+    handler = signal.signal(signal.SIGINT, lambda number, _: waiting.append(number)) if is_main else None
     try:
         yield
     finally:
+        if is_main:
+            signal.signal(signal.SIGINT, signal.SIG_DFL if handler is None else handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if waiting:
+            signal.raise_signal(signal.SIGINT)
 
 
-class _Pool(ProcessPoolExecutor):
-    """Starts processes that leave Ctrl-C to this one, also in the seconds that they take to begin."""
+@dataclass(frozen=True)
+class _Answer:
+    """A result of a process, or the error instead."""
 
-    def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
-        with _without_interrupts():
-            return super().submit(*args, **kwargs)
+    result: Any = None
+    error: BaseException | None = None
+
+    def get(self) -> Any:
+        """Return the result, or raise the error."""
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+class _Worker:
+    """A process that computes a function of items, one after the other.
+
+    Two pipes lead to it and back, without threads, locks and semaphores: it can be killed at any moment, and needs no
+    /dev/shm.
+    """
+
+    def __init__(self, context: Any, function: Callable[[Any], Any], number: int, daemon: bool) -> None:
+        calls, self._calls = context.Pipe(duplex=False)
+        self.answers, answers = context.Pipe(duplex=False)
+        self._ends = calls, answers  # of the process
+        self._room = fcntl.fcntl(self._calls, fcntl.F_GETPIPE_SZ) // 2  # bytes that wait in the pipe for certain
+        self.items = deque[int]()  # numbers of items that were sent and not answered yet
+        arguments = UserDirs(), function, number, os.getpid(), calls, answers
+        self.process = context.Process(target=_serve, args=arguments, daemon=daemon)
+
+    def start(self) -> None:
+        """Start the process."""
+        self.process.start()
+        for end in self._ends:
+            end.close()  # a process that is started later would have it, too
+
+    def takes(self, item: bytes) -> bool:
+        """Return whether an item can be sent without waiting for an answer, which would wait for this process."""
+        return not self.items or (len(self.items) == 1 and len(item) <= self._room)
+
+    def send(self, number: int, item: bytes) -> None:
+        """Send a pickled item."""
+        self._calls.send_bytes(item)
+        self.items.append(number)
+
+    def receive(self) -> tuple[int, _Answer]:
+        """Return the next answer, which is waited for, with the number of its item."""
+        answer: _Answer = pickle.loads(self.answers.recv_bytes())
+        return self.items.popleft(), answer
+
+    def end(self) -> None:
+        """Let the process end, which has answered."""
+        self._calls.send_bytes(b"")
+        self.process.join()
+
+    def kill(self) -> None:
+        """End the process at once, if it was started."""
+        if self.process.pid is not None:
+            self.process.kill()
+            self.process.join()
 
 
 @contextlib.contextmanager
-def _pool(function: Callable[[Any], Any], processes: int, start: str, advice: str) -> Iterator[ProcessPoolExecutor]:
-    """Provide processes for :func:`_work`, which are killed when anything is raised while they are used."""
-    context: Any = multiprocessing.get_context(start)
-    numbers = context.SimpleQueue()
-    for number in range(processes):
-        numbers.put(number)
-    initargs = UserDirs(), function, numbers, os.getpid()
-    with _Pool(processes, context, initializer=_start, initargs=initargs) as pool:
-        try:
-            yield pool
-        except BrokenProcessPool as error:
+def _workers(
+    function: Callable[[Any], Any], processes: int, start: str, advice: str, daemon: bool
+) -> Iterator[list[_Worker]]:
+    """Provide processes, which are killed when anything is raised while they are used.
+
+    An interrupted run ends at once instead of finishing the items in progress. A `daemon` ends with this process in
+    any case, and starts no processes with multiprocessing.
+    """
+    context = multiprocessing.get_context(start)
+    if start == "spawn":
+        resource_tracker.ensure_running()  # a process of Python, which lets Ctrl-C through when it starts
+    workers = [_Worker(context, function, number, daemon) for number in range(processes)]
+    try:
+        with _without_interrupts():
+            for worker in workers:
+                worker.start()
+        yield workers
+        for worker in workers:
+            worker.end()
+    except BaseException as error:
+        with _without_interrupts():
+            for worker in workers:
+                worker.kill()
+        if isinstance(error, _Gone):
             raise UsageError(f"a process was killed, perhaps because memory is short. {advice}") from error
-        except BaseException:
-            # An interrupted run ends at once instead of finishing the items in progress.
-            with _without_interrupts():
-                for worker in list(pool._processes.values()):
-                    worker.kill()
-            raise
+        raise
+
+
+class _Gone(Exception):
+    """A process has ended before it has answered."""
+
+
+def _answers(workers: Sequence[_Worker], items: Iterable[Any], ahead: int) -> Iterator[_Answer]:
+    """Yield an answer for each item, in the order of the items, of which at most `ahead` are held.
+
+    If there is an error instead of an item, it comes after the answers to the items before it.
+    """
+    iterator, found = iter(items), dict[int, _Answer]()
+    sent = yielded = 0
+    item: bytes | None = None  # the next one
+    last: _Answer | None = None
+    has_items = True
+    while True:
+        _receive(workers, found, seconds=0)
+        worker = min(workers, key=lambda each: len(each.items))
+        if item is not None and worker.takes(item):
+            with _noticing_ends():
+                worker.send(sent, item)
+            sent, item = sent + 1, None
+        elif yielded in found:
+            yield found.pop(yielded)
+            yielded += 1
+        elif has_items and item is None and sent - yielded < ahead:
+            try:
+                item = pickle.dumps(next(iterator))
+            except StopIteration:
+                has_items = False
+            except Exception as error:
+                has_items, last = False, _Answer(error=error)
+        elif sent > yielded:
+            _receive(workers, found, seconds=None)
+        else:
+            break
+    if last is not None:
+        yield last
+
+
+def _receive(workers: Sequence[_Worker], found: dict[int, _Answer], seconds: float | None) -> None:
+    """Take the answers that are there, or come in some seconds at most; None: one is waited for."""
+    busy = {worker.answers: worker for worker in workers if worker.items}
+    with _noticing_ends():
+        for each in wait(list(busy), seconds) if busy else ():
+            number, answer = busy[each].receive()  # type: ignore[index]
+            found[number] = answer
+
+
+@contextlib.contextmanager
+def _noticing_ends() -> Iterator[None]:
+    """Turn the end of a pipe into an error about the process behind it."""
+    try:
+        yield
+    except (EOFError, OSError) as error:
+        raise _Gone from error
 
 
 def submitted(
     pool: Executor, function: Callable[[Item], Result], items: Iterable[Item], ahead: int
 ) -> Iterator[Result]:
-    """Yield function(item) for each item, in the order of the items, computed by a pool of threads or processes.
+    """Yield function(item) for each item, in the order of the items, computed by a pool of threads.
 
     The pool is given `ahead` items beyond the one whose result is awaited. If there is an error instead of an item, it
     is raised after the results of the items before it.
@@ -163,27 +301,40 @@ def run_attached(command: Sequence[str], environment: Mapping[str, str] | None =
     return subprocess.run(whole, env=os.environ | (environment or {}), preexec_fn=ending_with_this()).returncode
 
 
-_function: Callable[[Any], Any] | None = None  # of this worker
-_number = 0
+_number = 0  # of this worker
 
 
-def _start(_: object, function: Callable[[Any], Any], numbers: "SimpleQueue[int]", parent: int) -> None:
-    global _function, _number
+def _serve(
+    _: object, function: Callable[[Any], Any], number: int, parent: int, calls: Connection, answers: Connection
+) -> None:
+    """Answer all calls, in a process of its own."""
+    global _number
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     die_with_parent(parent)
     # Processes that a worker starts with multiprocessing are killed when it ends, and so on.
-    util.register_after_fork(_start, lambda _: die_with_parent(multiprocessing.parent_process().pid))  # type: ignore
-    _function, _number = function, numbers.get()
+    util.register_after_fork(_serve, lambda _: die_with_parent(multiprocessing.parent_process().pid))  # type: ignore
+    _number = number
+    while item := calls.recv_bytes():
+        answers.send_bytes(_answer(function, item))
+
+
+def _answer(function: Callable[[Any], Any], item: bytes) -> bytes:
+    """Return a pickled :class:`_Answer`."""
+    try:
+        return pickle.dumps(_Answer(function(pickle.loads(item))))
+    except BaseException as error:
+        where = "".join(traceback.format_exception(error))
+        with contextlib.suppress(Exception):  # some errors are not pickled, others not read again
+            error.add_note(f"In process {os.getpid()}:\n{where}")
+            answer = pickle.dumps(_Answer(error=error))
+            pickle.loads(answer)
+            return answer
+        return pickle.dumps(_Answer(error=RuntimeError(where)))
 
 
 def worker_number() -> int:
     """Return the number of this process among those of :func:`in_order`, counted from 0; 0 in the parent."""
     return _number
-
-
-def _work(item: Any) -> Any:
-    assert _function is not None
-    return _function(item)
 
 
 def try_lock(descriptor: int) -> bool:

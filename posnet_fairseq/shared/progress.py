@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -19,14 +20,23 @@ from posnet_fairseq.shared.errors import visible
 SHORT = 0.1  # seconds; shorter stages get no line
 BETWEEN = 10_000  # rows between two changes of a bar
 
+_UNDECODED = re.compile("[\udc80-\udcff]+")  # bytes, as Python keeps them in paths
+
 _Row = TypeVar("_Row")
 
 
 def console(quiet: bool = False) -> Console:
     """Return the console of standard error, a terminal if it is one: logs get no bars, whatever FORCE_COLOR says."""
     # file: kept while the messages of a library are redirected
-    terminal = sys.stderr.isatty()
-    return Console(file=sys.stderr, force_terminal=terminal, highlight=False, soft_wrap=True, quiet=quiet)
+    return plain_console(file=sys.stderr, force_terminal=sys.stderr.isatty(), soft_wrap=True, quiet=quiet)
+
+
+def plain_console(**settings: Any) -> Console:
+    """Return a console, by default of standard output, that prints text as it is.
+
+    Names, paths and sentences may have what rich takes for markup and emoji, as ``[b]`` and ``:car:``.
+    """
+    return Console(highlight=False, markup=False, emoji=False, **settings)
 
 
 def plain_table(**settings: Any) -> Table:
@@ -53,7 +63,7 @@ class ProgressReporter:
 
     def say(self, text: str) -> None:
         """Print a line."""
-        self._console.print(visible(shown(text)), markup=False)
+        self._console.print(visible(shown(text)))
 
     @contextlib.contextmanager
     def stage(self, name: str, unit: str = "lines", total: float | None = None) -> Iterator["Bar"]:
@@ -142,12 +152,20 @@ class Bar:
 
 
 def shown(path: str | os.PathLike[str]) -> str:
-    """Return a path, or a text that contains one, in a printable form: bytes that are not UTF-8 are replaced."""
-    return os.fsencode(path).decode("utf-8", errors="replace")
+    r"""Return a path, or a text that contains one, in a printable form: bytes that are no text are written as ``\xe9``.
+
+    A path of a command line has characters by the user's locale, and half surrogate pairs for what that does not know.
+    Where that is UTF-8 after all, as in the locale C, it becomes text.
+    """
+    text = _UNDECODED.sub(
+        lambda match: match[0].encode(errors="surrogateescape").decode(errors="backslashreplace"), os.fspath(path)
+    )
+    return text.encode(errors="backslashreplace").decode()
 
 
 def amount(number: float, unit: str) -> str:
     """Return a number with its unit for display: ``1,234 lines``, ``5.6 MB``."""
     if unit != "bytes":
-        return f"{number:,.1f} {unit}" if 0 < number < 10 and number % 1 else f"{number:,.0f} {unit}"
+        text = f"{number:,.1f}" if 0 < number < 10 and number % 1 else f"{number:,.0f}"
+        return f"{text} {unit.removesuffix('s') if text == '1' else unit}"
     return f"{number / 1e9:,.2f} GB" if number >= 1e8 else f"{number / 1e6:,.1f} MB"

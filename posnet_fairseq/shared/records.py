@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from posnet_fairseq.shared import schema
-from posnet_fairseq.shared.files import read_small, write_lines
+from posnet_fairseq.shared.files import SMALL, read_small, write_lines
 
 
 class FileState(TypedDict):
@@ -125,11 +125,11 @@ def installed_versions(*packages: str) -> dict[str, str]:
     return versions
 
 
-def read_json(path: Path) -> object:
-    """Return the content of a JSON file, None if it is not there or damaged, whatever the damage."""
+def read_json(path: Path, most: int = SMALL) -> object:
+    """Return the content of a JSON file of at most `most` bytes, None if it is not there or damaged, in any way."""
     try:
-        return json.loads(read_small(path))
-    except (RecursionError, ValueError):
+        return schema.loads(read_small(path, most))
+    except ValueError:
         return None
 
 

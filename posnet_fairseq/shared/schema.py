@@ -1,10 +1,12 @@
 """The form of what posnet reads: JSON and YAML files, parsed strictly and converted to types, and ranges of numbers."""
 
 import argparse
+import itertools
 import json
 import math
 import re
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from numbers import Integral, Real
 from pathlib import Path
 from types import UnionType
@@ -18,6 +20,10 @@ from posnet_fairseq.shared.files import decoded, read_small
 
 _ADVICE = "Correct it."
 _MOST_DIGITS = 40  # of a number: Python would compute for ever at 1e999999999
+_MOST_NODES = 100_000  # of a YAML file: aliases of aliases may stand for billions
+_MOST_LEVELS = 100  # what follows parsing calls itself for each level, too
+_MANY = f"it has more than {_MOST_NODES:,} values, with its aliases in full"
+_NESTED = "it is nested too deeply"
 _PARSING = (yaml.YAMLError, RecursionError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _NAMES = {
     "array": "a list", "bool": "true or false", "float": "a number", "int": "a whole number", "null": "null",
@@ -38,18 +44,35 @@ def read_json(path: str | Path, kind: Any = Any, what: str = "", advice: str = _
 def parse_json(data: bytes | str, name: object, what: str = "", advice: str = _ADVICE) -> Any:
     """Return the content of JSON text, refused as by :func:`read_json`; ``name`` is that of the text's file."""
     try:
-        return json.loads(
-            data, object_pairs_hook=_unique, parse_int=_number, parse_float=_number, parse_constant=_number
-        )
+        return loads(data, object_pairs_hook=_unique, parse_int=_number, parse_float=_number, parse_constant=_number)
     except _PARSING as error:
         raise UsageError(f"{name} is no {what or 'JSON'}: {_problem(error)}. {advice}") from error
+
+
+def loads(data: bytes | str, **hooks: Any) -> Any:
+    """Return the content of JSON text from a file, as :func:`json.loads`, which `hooks` are arguments of.
+
+    Raises:
+        ValueError: it is not JSON, or nested in more than 100 levels.
+    """
+    try:
+        content = json.loads(data, **hooks)
+    except RecursionError as error:
+        raise ValueError(_NESTED) from error
+    parts: Iterable[Any] = [content]
+    for _ in range(_MOST_LEVELS + 1):
+        level = [part for part in parts if isinstance(part, list | dict)]
+        if not level:
+            return content
+        parts = itertools.chain.from_iterable(each.values() if isinstance(each, dict) else each for each in level)
+    raise ValueError(_NESTED)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"{next(key for key in keys if keys.count(key) > 1)!r:.50} is there twice")
+        ((key, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"{key!r:.50} is there twice")
     return found
 
 
@@ -60,7 +83,28 @@ def _number(text: str) -> int | float:
 
 
 class _Strict(yaml.composer.Composer, yaml.constructor.BaseConstructor):
-    """Mixin for a loader that refuses values within themselves and duplicate keys, of which YAML takes the last."""
+    """Mixin for a loader that refuses values within themselves and duplicate keys, of which YAML takes the last.
+
+    It also refuses more than 100,000 values or 100 levels, where an alias counts as all that it stands for.
+    """
+
+    composed = 0
+
+    def get_single_node(self) -> yaml.Node | None:
+        node = super().get_single_node()
+        if node is not None:
+            values, levels = _extent(node, {})
+            if values > _MOST_NODES:
+                raise yaml.YAMLError(_MANY)
+            if levels > _MOST_LEVELS:
+                raise yaml.YAMLError(_NESTED)
+        return node
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self.composed += 1
+        if self.composed > _MOST_NODES:
+            raise yaml.YAMLError(_MANY)
+        return super().compose_node(parent, index)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         return super().construct_object(node, deep=True)  # a list would be filled later, and could be its own member
@@ -75,19 +119,46 @@ class _Strict(yaml.composer.Composer, yaml.constructor.BaseConstructor):
         return node
 
 
+def _extent(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """Return the number of values and levels of a node with its aliases in full; those `known` are by their ids."""
+    if id(node) not in known:
+        known[id(node)] = 0, 0  # within itself, which is refused when it is constructed
+        parts = node.value if isinstance(node, yaml.SequenceNode) else []
+        if isinstance(node, yaml.MappingNode):
+            parts = itertools.chain.from_iterable(node.value)
+        found = [_extent(part, known) for part in parts]
+        known[id(node)] = 1 + sum(values for values, _ in found), 1 + max((levels for _, levels in found), default=0)
+    return known[id(node)]
+
+
 class TextLoader(_Strict, yaml.BaseLoader):
     """Loader that leaves all scalars as they are written: 7e-4, off."""
 
 
+class Written(str):
+    """A number as it is written in a file, where Python would write it in another way: 007, 0x10, 1_000, 3.10, .inf."""
+
+    __slots__ = ("number",)
+    number: float  # what YAML reads
+
+    def __new__(cls, text: str, number: float) -> "Written":
+        """Return the text of a number."""
+        self = super().__new__(cls, text)
+        self.number = number
+        return self
+
+
 class PlainLoader(_Strict, yaml.SafeLoader):
-    """Loader of plain data: texts, numbers, switches, lists and mappings. Times and dates are texts."""
+    """Loader of plain data: texts, numbers (see :class:`Written`), switches, lists and mappings. Dates are texts."""
 
     def number_or_text(self, node: yaml.ScalarNode) -> object:
         """Return a number, or a text with a colon or of many digits as it is: YAML would read 12:30 as 750."""
         text = self.construct_scalar(node)
         if ":" in text or len(text) > _MOST_DIGITS or node.tag.endswith(":timestamp"):
             return text
-        return self.construct_yaml_int(node) if node.tag.endswith(":int") else self.construct_yaml_float(node)
+        is_int = node.tag.endswith(":int")
+        number: float = self.construct_yaml_int(node) if is_int else self.construct_yaml_float(node)
+        return number if str(number) == text else Written(text, number)
 
 
 for _kind in ("int", "float", "timestamp"):
@@ -116,7 +187,7 @@ def read_yaml(path: str | Path, kind: Any = Any, loader: type[TextLoader] | type
 
 def _problem(error: BaseException) -> str:
     if isinstance(error, RecursionError):
-        return "it is nested too deeply"
+        return _NESTED
     if not isinstance(error, yaml.YAMLError | ValueError):
         return "it has a value that cannot be read"
     return f"{getattr(error, 'problem', None) or error or type(error).__name__!s:.200}"

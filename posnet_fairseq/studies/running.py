@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import check_folder
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.shared.records import Record, changed
+from posnet_fairseq.shared.schema import loads
 from posnet_fairseq.studies import results, update_cost
 from posnet_fairseq.studies.protocol import Study, known_studies, read_study
 
@@ -272,5 +272,5 @@ def cost_of(run: Run, baseline: RunSettings) -> dict[str, Any]:
         trainings.append(commands.training(short, run.data, run.device, run.work.report).arguments)
     command = update_cost.measuring(out, *trainings)
     run.stage("cost", "train.json", out.name, command)
-    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    found: dict[str, Any] = loads(out.read_text(encoding="utf-8"))
     return found

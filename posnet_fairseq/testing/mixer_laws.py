@@ -202,12 +202,6 @@ def asking_for_weights_changes_nothing(mixer: TokenMixer) -> None:
     assert weights is None or weights.shape[-2:] == (query.size(1), memory.size(1))
 
 
-def _has_weights(mixer: TokenMixer) -> bool:
-    """Return whether a mixer has weights, which can be dropped."""
-    query, memory, arguments = call(mixer)
-    return mixer(query, memory, **arguments, need_weights=True)[1] is not None
-
-
 def retained_dropout_is_that_of_training(mixer: TokenMixer) -> None:
     """With fairseq's --retain-dropout, evaluation drops what training dropped."""
     query, memory, arguments = call(mixer)
@@ -227,7 +221,7 @@ def retained_dropout_is_that_of_training(mixer: TokenMixer) -> None:
             if isinstance(module, Dropout):
                 module.make_generation_fast_(retain_dropout=True)
         torch.testing.assert_close(output(1), trained, **CLOSE)
-        if _has_weights(mixer):
+        if mixer.drops_weights:
             assert not torch.allclose(output(1), plain)
             assert not torch.allclose(output(1), output(2))
         mixer.dropout.retained = False
@@ -235,7 +229,7 @@ def retained_dropout_is_that_of_training(mixer: TokenMixer) -> None:
 
 def hypotheses_drop_weights_of_their_own(mixer: TokenMixer) -> None:
     """With dropout retained, hypotheses of a sentence drop different weights, as sentences of a batch do."""
-    if mixer.place != "cross" or not _has_weights(mixer):
+    if mixer.place != "cross" or not mixer.drops_weights:
         return
     mixer.dropout.p, mixer.dropout.retained = 0.5, True
     query, memory, context = call(mixer)

@@ -69,6 +69,23 @@ def steps_equal_the_full_pass_to_the_last_position(mixer: TokenMixer) -> None:
         torch.testing.assert_close(steps(mixer, query, memory, arguments), full, **CLOSE)
 
 
+def the_state_has_the_size_that_is_declared(mixer: TokenMixer) -> None:
+    """The state of a mixer that says so takes as many bytes after 5 steps as after the last one."""
+    if mixer.place == "encoder" or not mixer.constant_state:
+        return
+    _, memory, arguments = call(mixer)
+    for gradients in (True, False):
+        with torch.set_grad_enabled(gradients):
+            state, sizes = begin(mixer, memory, arguments), []
+            for count in (5, mixer.max_positions - 5):
+                query = torch.randn(2, count, mixer.embed_dim, dtype=torch.float64)
+                vectors = torch.randn(2 * mixer.max_positions, mixer.embed_dim, dtype=torch.float64)
+                steps(mixer, query, memory, arguments | {"positions": vectors}, state)
+                kept = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in state.rows.values()}
+                sizes.append(sum(kept.values()))
+            assert sizes[0] == sizes[1], f"the state takes {sizes[0]} bytes after 5 steps, {sizes[1]} after the last"
+
+
 def positions_of_its_own_serve_both_ways(mixer: TokenMixer) -> None:
     """A mixer that owns its position vectors: a full pass and steps agree."""
     if not (mixer.reads_positions or mixer.reads_memory_positions):

@@ -58,8 +58,13 @@ class DatasetCard(msgspec.Struct, omit_defaults=True):
     @property
     def named_files(self) -> set[str]:
         """The files that the card names; one that is written by hand may have those of subwords only."""
+        return {*self.files, *self.subword_files}
+
+    @property
+    def subword_files(self) -> set[str]:
+        """The files of subwords that the card names."""
         subwords = (self.bpe_codes or {}, self.sentencepiece_model or {})
-        return {*self.files, *chain(*([of] if isinstance(of, str) else of.values() for of in subwords))}
+        return {*chain(*([of] if isinstance(of, str) else of.values() for of in subwords))}
 
     def __post_init__(self) -> None:
         for name in sorted(self.named_files):
@@ -85,6 +90,10 @@ class DatasetCard(msgspec.Struct, omit_defaults=True):
             return cls.read(folder)
         return cls()
 
+    def hash_of(self, name: str) -> str | None:
+        """Return the SHA-256 of a file in the folder, None if the card does not have it."""
+        return self.files.get(name, {}).get("sha256")
+
     def is_lowercase(self, language: str) -> bool:
         """Return whether the text of a language is in lower case, and so are translations into it."""
         return language in self.words and self.words[language].is_lowercase
@@ -94,6 +103,7 @@ class DatasetCard(msgspec.Struct, omit_defaults=True):
         entries = msgspec.to_builtins(self)
         for words in entries.get("words", {}).values():
             del words["language"]  # the name of the entry
-            if not words["rules"]:  # unknown to earlier versions
-                del words["rules"]
+            for name in ("rules", "normal_form"):  # unknown to earlier versions
+                if not words[name]:
+                    del words[name]
         write_lines(Path(folder) / CARD, [json.dumps(entries, indent=2, ensure_ascii=False)])

@@ -111,11 +111,21 @@ class Dictionary:
         """Return the id of ``<unk>``."""
         return _UNK
 
+    def ids_of(self, line: str) -> list[int]:
+        """Return the ids of the tokens of a line of text, which spaces separate, and of ``</s>`` at the end.
+
+        Tokens that are spelled like ``<s>``, ``<pad>`` and ``</s>`` are text, and unknown.
+        """
+        ids = [*map(self.index, line.split())]
+        if ids and min(ids) < _UNK:
+            ids = [max(index, _UNK) for index in ids]
+        return [*ids, _EOS]
+
     def encode_line(self, line: str) -> "torch.Tensor":
-        """Return (M,) ids of the tokens of a line, which spaces separate, and of ``</s>`` at the end."""
+        """Return (M,) ids as :meth:`ids_of`."""
         import torch
 
-        return torch.tensor([*map(self.index, line.split()), _EOS])
+        return torch.tensor(self.ids_of(line))
 
     def string(self, tokens: "Iterable[int] | torch.Tensor") -> str:
         """Return symbols of (N,) token ids between spaces, without ``<s>``, ``<pad>`` and ``</s>``."""

@@ -9,8 +9,9 @@ from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import read_small
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.text.card import ADVICE, CARD, WHAT, DatasetCard, FileNames
+from posnet_fairseq.text.dictionary import dictionary_file
 from posnet_fairseq.text.subwords import ANOTHER_FILE, Merges, SentencePieces, Subwords
-from posnet_fairseq.text.tokenizers import Tokenizer
+from posnet_fairseq.text.tokenizers import Tokenizer, spaces_around
 
 
 class TextPipeline:
@@ -31,6 +32,10 @@ class TextPipeline:
         """Return plain text of tokens of the target language."""
         return tokens
 
+    def parts(self, line: str) -> tuple[str, str, str]:
+        """Return a line in three parts: only the middle one is translated, the others stand around its translation."""
+        return "", line, ""
+
 
 class Pipeline(TextPipeline):
     """Splits plain text into words and these into subwords, and joins them."""
@@ -40,8 +45,8 @@ class Pipeline(TextPipeline):
         self._source_pieces, self._target_pieces = source_pieces, target_pieces
 
     def encode(self, line: str) -> str:
-        """Return tokens of the source language, see :meth:`TextPipeline.encode`."""
-        return self._source_pieces.split(self.source.split(line))
+        """Return tokens of the source language, see :meth:`TextPipeline.encode`; without spaces around the line."""
+        return self._source_pieces.split(self.source.split(self.parts(line)[1]))
 
     def encode_target(self, line: str) -> str:
         """Return tokens of the target language, see :meth:`TextPipeline.encode_target`."""
@@ -50,6 +55,10 @@ class Pipeline(TextPipeline):
     def decode(self, tokens: str) -> str:
         """Return plain text, see :meth:`TextPipeline.decode`."""
         return self.target.join(self._target_pieces.join(tokens))
+
+    def parts(self, line: str) -> tuple[str, str, str]:
+        """Return spaces before a line, its text, and spaces after it; all of a line for a language model is text."""
+        return spaces_around(line) if self.source.language else ("", line, "")
 
 
 def pipeline_of(folder: str | Path, languages: tuple[str, str]) -> Pipeline:
@@ -104,14 +113,36 @@ def choose_pipeline(
 ) -> TextPipeline:
     """Return the pipeline that the user gives (tokens as they are, merges of Moses words, a sentencepiece model), else
     the one of :func:`pipeline_of`.
+
+    Other subwords than those that the card in the folder names for these languages are refused.
     """
     if pretokenized:
         return TextPipeline()
     if not (given := sentencepiece_model or bpe_codes):
         return pipeline_of(folder, languages)
     pieces: Subwords = SentencePieces(given) if sentencepiece_model else Merges(given)
+    if _is_of_card(given, folder, languages, "sentencepiece_model" if sentencepiece_model else "bpe_codes"):
+        return pipeline_of(folder, languages)
     source, target = (Tokenizer(language, pieces.tokenizer) for language in languages)
     return Pipeline(source, target, pieces, pieces)
+
+
+def _is_of_card(given: str | Path, folder: str | Path, languages: tuple[str, str], name: str) -> bool:
+    """Return whether a file of subwords, given by an option, is one that the card in a folder names for languages.
+
+    A file that differs from those is refused; without a card of these languages, any may be given.
+    """
+    card = DatasetCard.read_if_whole(folder)
+    if not set(languages) <= {card.source_lang or "", card.target_lang or ""} or not card.subword_files:
+        return False
+    there = [path for each in card.subword_files if (path := Path(folder, each)).is_file()]
+    if digest(given) in {*map(digest, there), *map(card.hash_of, card.subword_files)}:
+        return True
+    raise UsageError(
+        f"{option(name, given)} is not {' or '.join(sorted(card.subword_files))}, which {Path(folder, CARD)} says that "
+        f"the text was split by. Leave the option out, or give a directory with the dictionaries and without {CARD} by "
+        f"{option('data')}."
+    )
 
 
 def companion(card_path: Path, name: str, card: DatasetCard) -> Path:
@@ -119,11 +150,21 @@ def companion(card_path: Path, name: str, card: DatasetCard) -> Path:
     path = card_path.parent / name
     content = read_small(path)
     if card.posnet or card.key or card.files:  # not written by hand
-        if "sha256" not in card.files.get(name, {}):
+        if not (expected := card.hash_of(name)):
             raise UsageError(f"{card_path} is no {WHAT}: it lacks the hash of {name}. {ADVICE}")
-        if hashlib.sha256(content).hexdigest() != card.files[name]["sha256"]:
+        if hashlib.sha256(content).hexdigest() != expected:
             raise UsageError(f"{path} is not the file that {card_path} was made with. {ANOTHER_FILE}")
     return path
+
+
+def check_dictionary(folder: str | Path, language: str) -> None:
+    """Refuse a language's dictionary in a dataset's folder if it is not the one that the dataset was made with.
+
+    A language model's language is "". Data without a card, or without a dictionary, are not checked.
+    """
+    name, card = dictionary_file(language), DatasetCard.read_if_whole(folder)
+    if card.hash_of(name) and Path(folder, name).exists():
+        companion(Path(folder, CARD), name, card)
 
 
 def write_rules(folder: Path, data: Path, languages: tuple[str, str], **text: Any) -> None:
@@ -135,7 +176,10 @@ def write_rules(folder: Path, data: Path, languages: tuple[str, str], **text: An
     if not isinstance(chosen, Pipeline):
         return
     rules, card = DatasetCard(source_lang=languages[0], target_lang=languages[1]), DatasetCard()
-    if given := text.get("bpe_codes") or text.get("sentencepiece_model"):
+    kind, given = next(
+        ((name, text[name]) for name in ("bpe_codes", "sentencepiece_model") if text.get(name)), ("", "")
+    )
+    if given and not _is_of_card(given, data, languages, kind):
         rules.words = dict(zip(languages, (chosen.source, chosen.target), strict=True))
         files: FileNames = str(Path(given).absolute())
     else:
@@ -143,7 +187,7 @@ def write_rules(folder: Path, data: Path, languages: tuple[str, str], **text: An
         rules.dataset, rules.usual_length = card.dataset, card.usual_length
         rules.words = {language: card.words[language] for language in languages if card.words}
         files = card.bpe_codes or card.sentencepiece_model or {}
-    has_merges = bool(text.get("bpe_codes") or card.bpe_codes)
+    has_merges = kind == "bpe_codes" or bool(card.bpe_codes)
 
     def copied(path: str, ending: str = "") -> str:
         name = f"codes{ending}.bpe" if has_merges else f"sentencepiece{ending}.model"

@@ -1,16 +1,19 @@
-"""Plain text, a sentence a line: out of SGML, and whether it is a table, split into subwords or tokenized."""
+"""Plain text, a sentence a line: out of SGML and of annotated translations; whether it is split or tokenized."""
 
 import html
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, about, counted
 from posnet_fairseq.shared.files import input_name, is_blank, iterate_lines
+from posnet_fairseq.shared.schema import parse_json
 
 SEGMENTED = 0.05  # share of lines with marks of subwords from which on a text is not plain
 TOKENIZED = 0.3  # share of lines that end in a space and a period from which on a text is tokenized
+LINE = re.compile(r"[^\n\0\ud800-\udfff]*")  # what a line of a file in UTF-8 can be
 
 _MARKED = re.compile(r"\S@@( |$)|▁")
 _SPACED_STOPS = (" .", " 。", " ।")
@@ -24,6 +27,23 @@ _ENTITY = re.compile(r"&(?:quot|apos|amp|lt|gt|#\d+|#x[0-9a-f]+);", re.I)
 _NUMBER = re.compile(r"\s*[-+]?(\d+([.,]\d*)?|[.,]\d+)(e[-+]?\d+)?\s*", re.I)
 _ADDRESS = re.compile(r"\s*\w+://\S+\s*")
 _ENTITIES = re.compile(r"&(?:[a-z]\w+|#\d+|#x[0-9a-f]+);", re.I)
+# What posnet-translate prints with --nbest, --per-token and --print-alignment (posnet_fairseq.inference.translation).
+_BAR = " ||| "
+_SCORE = re.compile(r"-?\d+\.\d{6}|-?inf|nan")
+_LISTED = re.compile(rf"(\d+) \|\|\| (.*) \|\|\| (?:{_SCORE.pattern})")
+_ALIGNED = re.compile(r"\d+-\d+(?: \d+-\d+)*")
+_NOTHING = re.compile(r"(?: \|\|\| )+$")  # beside a blank line
+_JSON = re.compile(r'\s*\{"line": ?\d+, ?"text": ?"')  # and with --json
+# What every line of a file may have that is not text alone, and how to get the text.
+_NOT_TEXT: dict[str, Callable[[str], object]] = {
+    "is a table: each line has a tab. Give a file of text alone, for instance column {column}, which cut "
+    "-f{column} prints.": lambda line: "\t" in line,
+    "has ||| in each line, as lists of n best translations and parallel text for word aligners have. Give a file of "
+    "text alone.": lambda line: _BAR in line,
+    "has a number in each line, as posnet-translate --score-translations prints them. Give a file of text.": (
+        _SCORE.fullmatch
+    ),
+}
 
 
 def iterate_text(path: str | Path) -> Iterator[str]:
@@ -35,21 +55,72 @@ def read_parallel(*paths: str | Path) -> list[list[str]]:
     """Return the lines of several texts that belong together line by line; refuse different numbers of lines."""
     files = [list(iterate_text(path)) for path in paths]
     if len({len(lines) for lines in files}) > 1:
-        counts = ", ".join(f"{path} has {len(lines)} lines" for path, lines in zip(paths, files, strict=True))
+        counts = ", ".join(
+            f"{path} has {counted(len(lines), 'line')}" for path, lines in zip(paths, files, strict=True)
+        )
         raise UsageError(f"{counts}, but they belong together line by line. Nothing was done; correct the files first.")
     return files
 
 
 def plain_lines(lines: Iterable[str], name: object) -> Iterator[str]:
-    """Yield lines of plain text; if they are SGML of WMT or XML with <seg>, its segments. Tables are refused."""
+    """Yield lines of plain text.
+
+    If they are SGML of WMT or XML with <seg>, these are its segments; if they are what posnet-translate prints with
+    --nbest, --print-alignment, --per-token or --json, the translations in it, the best one of each line. Tables are
+    refused.
+    """
     lines = iter(lines)
     head = []
     for line in lines:
         head.append(line)
-        if not is_blank(line):
+        if not is_blank(line) and not line.endswith(_BAR):  # as the alignment of a blank line
             break
     lines = chain(head, lines)
-    yield from (_text_of_markup if head and _MARKUP.match(head[-1]) else _refuse_table)(lines, name)
+    last = head[-1] if head else ""
+    if _MARKUP.match(last):
+        yield from _text_of_markup(lines, name)
+    else:
+        is_annotated = _JSON.match(last) or (_BAR in last and _text_of(last) != (None, last))
+        yield from _refuse_others(_text_of_translations(lines, name) if is_annotated else lines, name)
+
+
+def _text_of_translations(lines: Iterable[str], name: object) -> Iterator[str]:
+    """Yield the best translation of each line that posnet-translate translated, out of what it printed."""
+    before: int | None = None  # number of the line that the translation above is of, if lines have numbers
+    for place, line in enumerate(lines, 1):
+        with about(f"{name}, line {place:,}"):
+            number, text = _text_of(line)
+            if text is None or text == line or (place > 1 and (number is None) != (before is None)):
+                raise UsageError(
+                    "posnet-translate prints no such line after those above, which have what --nbest, "
+                    "--print-alignment, --per-token or --json add. Give an output as it was printed, or plain text."
+                )
+            following = 0 if before is None else before + 1
+            if number not in (None, before, following):
+                raise UsageError(
+                    f"it has number {number} where {following} should be. Give the whole output of one run of "
+                    "posnet-translate."
+                )
+        if number is None or number != before:  # the best one comes first
+            yield text
+        before = number
+
+
+def _text_of(line: str) -> tuple[int | None, str | None]:
+    """Return number and text of a line that posnet-translate printed; the text is None, or the line, if it did not."""
+    if _JSON.match(line):
+        content: Any = parse_json(line, "it")
+        number, text = content["line"], content["text"]
+        return number, text if LINE.fullmatch(text) else None
+    if (rest := _NOTHING.sub("", line)) and _ALIGNED.fullmatch(rest.rpartition(_BAR)[2]):
+        rest = rest.rpartition(_BAR)[0]
+    before, _, last = rest.rpartition(_BAR)
+    scores = last.split(" ")
+    start, *tokens = before.rsplit(" ", len(scores))  # they may be |||, but are as many as the scores
+    if all(map(_SCORE.fullmatch, scores)) and start.endswith(" |||") and (len(tokens) > 1 or tokens == ["</s>"]):
+        rest = start.removesuffix(" |||")
+    listed = _LISTED.fullmatch(rest)
+    return (int(listed[1]), listed[2]) if listed else (None, rest)
 
 
 def segments(lines: Iterable[str], name: object) -> Iterator[str]:
@@ -88,22 +159,19 @@ def _shown(text: tuple[str, ...]) -> str:
     return f"<doc sysid={system}>" if system else f"<{element}{attributes}>"
 
 
-def _refuse_table(lines: Iterable[str], name: object) -> Iterator[str]:
-    """Yield lines, and refuse them if each of all, or of the first thousand, has a tab."""
-    tabs, plain, first = 0, False, ""
+def _refuse_others(lines: Iterable[str], name: object) -> Iterator[str]:
+    """Yield lines; refuse them if all, or the first thousand, have the same that tells them from text."""
+    count, kinds, first = 0, _NOT_TEXT, ""
     for line in lines:
-        if not plain and not is_blank(line):
+        if kinds and not is_blank(line):
             first = first or line
-            tabs, plain = tabs + 1, "\t" not in line
-            if tabs == 1000 and not plain:
+            count, kinds = count + 1, {why: has for why, has in kinds.items() if has(line)}
+            if count == 1000 and kinds:
                 break
         yield line
-    if tabs > 1 and not plain:
+    if count > 1 and kinds:
         column = next(iter(columns_of_text(first.split("\t"))), 1)
-        raise UsageError(
-            f"{name} is a table: each line has a tab. Give a file of text alone, for instance column {column}, which "
-            f"cut -f{column} prints."
-        )
+        raise UsageError(f"{name} {next(iter(kinds)).format(column=column)}")
 
 
 def columns_of_text(columns: Iterable[str]) -> list[int]:

@@ -2,6 +2,7 @@
 
 import functools
 import tempfile
+import unicodedata
 import warnings
 from typing import Any
 
@@ -12,11 +13,26 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import is_blank
 
 TOKENIZERS = ("moses", "jieba", "characters", "none", "unchanged")
+NORMAL_FORMS = ("", "spaces", "nfkc")
 
 _CJK = r"[\p{Han}\p{Hiragana}\p{Katakana}\u3000-\u303F\uFF00-\uFFEF]"
 _CHARACTER = regex.compile(f"({_CJK})")
 _SPACE_AT_CHARACTER = regex.compile(f" (?={_CJK})|(?<={_CJK}) ")
 _UNPRINTABLE = regex.compile(r"\p{C}")
+# White space of any kind and control characters, such as tabs.
+_SPACES = "".join(filter(regex.compile(r"[\s\p{Cc}]").match, map(chr, range(0x3001))))
+# Soft hyphen, zero-width space, word joiner, byte order mark, and marks of the direction of writing. Joiners of letters
+# and variation selectors are not among them: they tell words and emoji apart.
+_INVISIBLE = "\u00ad\u200b\u2060\ufeff\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+_WITHOUT_INVISIBLE = dict.fromkeys(map(ord, _INVISIBLE))
+_RUN_OF_SPACES = regex.compile(f"[{regex.escape(_SPACES)}]+")
+
+
+def spaces_around(line: str) -> tuple[str, str, str]:
+    """Return white space and invisible characters that a line begins with, its text, and those that it ends with."""
+    begun = line.lstrip(_SPACES + _INVISIBLE)
+    text = begun.rstrip(_SPACES + _INVISIBLE)
+    return line[: len(line) - len(begun)], text, begun[len(text) :]
 
 
 class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,9 +50,12 @@ class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         lowercase_first: instead, convert to lower case before all else, and normalize with the end of the line in
             view: lowercase.perl, normalize-punctuation.perl and tokenizer.perl of Moses in this order.
         rules: language whose rules ``moses`` and `normalise` use; "" for `language`.
+        normal_form: before all else, ``spaces``: drop invisible characters and white space around the line, and replace
+            each run of white space of any kind by a space; or ``nfkc``: Unicode's normal form NFKC, then the same; or
+            "": leave the line as it is.
 
     Raises:
-        UsageError: there is no such tokenizer.
+        UsageError: there is no such tokenizer or normal form.
     """
 
     language: str = ""
@@ -47,10 +66,13 @@ class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lowercase: bool = False
     lowercase_first: bool = False
     rules: str = ""
+    normal_form: str = ""
 
     def __post_init__(self) -> None:
         if self.tokenizer not in TOKENIZERS:
             raise UsageError(f"there is no tokenizer {self.tokenizer!r}. Choose one of: {', '.join(TOKENIZERS)}.")
+        if self.normal_form not in NORMAL_FORMS:
+            raise UsageError(f"there is no normal form {self.normal_form!r}. Choose one of: spaces, nfkc.")
 
     @property
     def is_lowercase(self) -> bool:
@@ -61,8 +83,17 @@ class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def _rules(self) -> str:
         return self.rules or self.language
 
+    def normalized(self, line: str) -> str:
+        """Return a line in the normal form."""
+        if not self.normal_form:
+            return line
+        if self.normal_form == "nfkc":
+            line = unicodedata.normalize("NFKC", line)
+        return _RUN_OF_SPACES.sub(" ", line.translate(_WITHOUT_INVISIBLE)).strip(" ")
+
     def split(self, line: str) -> str:
         """Return words of a line of plain text, between single spaces unless unchanged; "" for a blank line."""
+        line = self.normalized(line)
         if self.straighten_apostrophes:
             line = line.replace("’", "'")
         if self.lowercase_first:

@@ -2,16 +2,24 @@
 
 import dataclasses
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field
 from typing import Any
 
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer, mixer_names, option_fields
 from posnet_fairseq.shared.errors import UsageError, flag
-from posnet_fairseq.transformer.model_options import LanguageModelOptions, TransformerOptions
+from posnet_fairseq.transformer.model_options import language_model_fields, translation_model_fields
 from posnet_fairseq.transformer.option_checks import check
-from posnet_fairseq.transformer.placement import mixer_at, places
+from posnet_fairseq.transformer.placement import (
+    is_listed,
+    mixers_at,
+    mixers_of,
+    names_of,
+    places,
+    position_kind,
+    reads_length_ratio,
+)
 from posnet_fairseq.transformer.sizes import GPT_SIZES, SIZES, of_arch
 
 
@@ -27,30 +35,43 @@ def gpt_archs() -> dict[str, tuple[str, str]]:
 
 
 def options_of(mixer: str, size: str, max_positions: int, **options: Any) -> Namespace:
-    """Return complete options of a translation model, with one embedding unless `options` say otherwise."""
+    """Return complete options of a translation model, with one embedding unless `options` say otherwise.
+
+    `mixer` is the name of one, or names for each layer of both sides, such as ``lightconv,lightconv,attention``.
+    """
     positions = {"max_source_positions": max_positions, "max_target_positions": max_positions}
-    cfg = Namespace(**({"share_all_embeddings": True} | positions | options))
-    apply_arch(cfg, mixer, size)
+    mixers = {"encoder_self_mixer": mixer, "decoder_self_mixer": _in_decoder(mixer)} if "," in mixer else {}
+    cfg = Namespace(**({"share_all_embeddings": True} | positions | mixers | options))
+    apply_arch(cfg, "attention" if mixers else mixer, size)
     return cfg
+
+
+def _in_decoder(mixers: str) -> str:
+    """Return mixers with attention for those that cannot stand in the decoder (FourierNet)."""
+    names = mixers.split(",")
+    return ",".join(name if "decoder" in get_mixer(name.strip()).places else "attention" for name in names)
 
 
 def apply_arch(cfg: Any, mixer: str, size: str) -> None:
     """Fill the options that the user left open with those of a mixer and a size of :data:`SIZES`, and check all.
 
-    `cfg` is a Namespace or DictConfig with the fields of :data:`TransformerOptions`; a second call changes nothing.
+    `cfg` is a Namespace or DictConfig with :func:`translation_model_fields`; a second call changes nothing.
     """
     arch = f"{get_mixer(mixer).arch}_{size}"
     _check_task(cfg, "max_source_positions", f"{arch} is a translation model", "translation")
     shape = SIZES[size]
-    # A mixer that cannot stand in the decoder (FourierNet) leaves it to attention.
-    decoder = mixer if "decoder" in get_mixer(mixer).places else "attention"
-    values: dict[str, Any] = {"encoder_self_mixer": mixer, "decoder_self_mixer": decoder, "cross_mixer": "attention"}
-    values |= shape.of_side("encoder") | shape.of_side("decoder") | {"activation_fn": "relu", "dropout": shape.dropout}
-    _complete(cfg, values, TransformerOptions, lambda mixer, option: of_arch(mixer, option, shape))
-    if cfg.length_ratio is not None and not mixer_at(cfg, "cross").reads_length_ratio:
+    values: dict[str, Any] = {"encoder_self_mixer": mixer, "decoder_self_mixer": _in_decoder(mixer)}
+    values |= (
+        {"cross_mixer": "attention"}
+        | shape.of_side("encoder")
+        | shape.of_side("decoder")
+        | {"activation_fn": "relu", "dropout": shape.dropout}
+    )
+    _complete(cfg, values, translation_model_fields(), lambda mixer, option: of_arch(mixer, option, shape))
+    if cfg.length_ratio is not None and not reads_length_ratio(cfg):
         raise UsageError(
-            f"--length-ratio {cfg.length_ratio}: --cross-mixer {mixer_at(cfg, 'cross').name} does not read it. "
-            "Leave it out or choose another mixer there."
+            f"--length-ratio {cfg.length_ratio}: --cross-mixer {cfg.cross_mixer} does not read it. Leave it out or "
+            "choose another mixer there."
         )
     check(cfg)
 
@@ -58,7 +79,7 @@ def apply_arch(cfg: Any, mixer: str, size: str) -> None:
 def apply_gpt_arch(cfg: Any, mixer: str, size: str) -> None:
     """Fill the open options of a language model of Translution (Fan et al., 2025) Table 7, and check all.
 
-    `cfg` is a Namespace or DictConfig with the fields of :data:`LanguageModelOptions`.
+    `cfg` is a Namespace or DictConfig with :func:`language_model_fields`.
     """
     _check_task(cfg, "tokens_per_sample", f"gpt_{size}_{mixer} is a language model", "language_modeling")
     if cfg.tokens_per_sample < 1:
@@ -66,12 +87,12 @@ def apply_gpt_arch(cfg: Any, mixer: str, size: str) -> None:
     shape = GPT_SIZES[size]
     # Sentences are blocks of --tokens-per-sample, unless the task limits them otherwise.
     longest = cfg.tokens_per_sample + bool(getattr(cfg, "add_bos_token", False))
-    _fill(cfg, {"decoder_self_mixer": mixer, "max_target_positions": longest})
-    values = shape.of_side("decoder") | {"activation_fn": "gelu", "dropout": shape.dropout}
-    if mixer_at(cfg, "decoder").position_embedding != "none":
-        values["position_embedding"] = "learned"
+    values = {"decoder_self_mixer": mixer, "max_target_positions": longest} | shape.of_side("decoder")
+    values |= {"activation_fn": "gelu", "dropout": shape.dropout}
     # Translution is the paper's own here: every offset in every layer.
-    _complete(cfg, values, LanguageModelOptions, lambda _, option: getattr(shape, option.name, option.default))
+    _complete(cfg, values, language_model_fields(), lambda _, option: getattr(shape, option.name, option.default))
+    if position_kind(cfg, "decoder") != "none":
+        _fill(cfg, {"position_embedding": "learned"})
     check(cfg)
 
 
@@ -82,24 +103,26 @@ def _check_task(cfg: Any, option: str, what: str, task: str) -> None:
 
 
 def _complete(
-    cfg: Any, values: Mapping[str, Any], config: type, option_value: Callable[[type[TokenMixer], Field], Any]
+    cfg: Any, values: Mapping[str, Any], fields: Iterable[Field], option_value: Callable[[type[TokenMixer], Field], Any]
 ) -> None:
     """Fill what is open from `values`, defaults and, for mixers, `option_value`; refuse what no chosen mixer reads."""
-    _fill(cfg, {option.name: option.default for option in dataclasses.fields(config)})
+    _fill(cfg, {option.name: option.default for option in fields})
     _fill(cfg, values)
     _fill(cfg, {"attention_dropout": cfg.dropout})
-    mixers = list(dict.fromkeys(mixer_at(cfg, place) for place in places(cfg)))
-    read: dict[str, Any] = {}
-    for mixer in mixers:
-        for option in dataclasses.fields(mixer.Config):
-            read.setdefault(option.name, option_value(mixer, option))
+    mixers, read = mixers_of(cfg), dict[str, Any]()
+    for place in places(cfg):
+        for mixer in dict.fromkeys(mixers_at(cfg, place)):
+            for option in dataclasses.fields(mixer.Config):
+                if not (option.metadata.get("first_layers") and is_listed(cfg, place)):
+                    value = option_value(mixer, option)
+                    # Where mixers have different defaults, it stays open, and each takes its own.
+                    read[option.name] = value if read.get(option.name, value) == value else None
     for name in option_fields().keys() - read.keys():
         if getattr(cfg, name) not in (None, False):
-            names = ", ".join(sorted(mixer.name for mixer in mixers))
-            raise UsageError(
-                f"{flag(name)} {getattr(cfg, name)}: none of the chosen mixers ({names}) reads it. Leave it out or "
-                "choose another."
-            )
+            reason = f"none of the chosen mixers ({names_of(mixers)}) reads it. Leave it out or choose another"
+            if any(hasattr(mixer.Config, name) for mixer in mixers):
+                reason = "the mixer of each layer is named already. Leave it out"
+            raise UsageError(f"{flag(name)} {getattr(cfg, name)}: {reason}.")
     _fill(cfg, read)
 
 

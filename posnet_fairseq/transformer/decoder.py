@@ -14,7 +14,7 @@ from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.ops.layout import inverse, reorder
 from posnet_fairseq.ops.linear import Linear
 from posnet_fairseq.ops.offsets import positions_read
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.transformer.encoder import EncoderOutput
 from posnet_fairseq.transformer.layers import Layer, Stack
 from posnet_fairseq.transformer.length_ratio_option import UNKNOWN
@@ -45,7 +45,7 @@ class DecoderState:
     def __repr__(self) -> str:
         """Return position and sizes, without the numbers."""
         first = f", each {self.layers[0]}" if self.layers else ""
-        return f"DecoderState(position {self.position}, {len(self.layers)} layers{first})"
+        return f"DecoderState(position {self.position}, {counted(len(self.layers), 'layer')}{first})"
 
     def reorder(self, order: Tensor, sentences: Tensor | None = None, beam: int = 0) -> None:
         """Continue with the hypotheses `order`, (R,), as beam search picks and repeats them.

@@ -8,7 +8,7 @@ from posnet_fairseq.transformer.decoder import Decoder, LanguageModel
 from posnet_fairseq.transformer.encoder import Encoder
 from posnet_fairseq.transformer.length_ratio_option import UNKNOWN, parse
 from posnet_fairseq.transformer.option_checks import check
-from posnet_fairseq.transformer.placement import mixer_at
+from posnet_fairseq.transformer.placement import reads_length_ratio
 
 PADDING = 1  # the id of the padding symbol in fairseq's dictionaries
 
@@ -31,7 +31,7 @@ def build_transformer(cfg: Any, source_words: int, target_words: int) -> Transfo
     mixers = check(cfg)
     source = word_embedding(source_words, cfg.encoder_embed_dim)
     target = source if cfg.share_all_embeddings else word_embedding(target_words, cfg.decoder_embed_dim)
-    ratio = (parse(cfg.length_ratio) or UNKNOWN) if mixer_at(cfg, "cross").reads_length_ratio else None
+    ratio = (parse(cfg.length_ratio) or UNKNOWN) if reads_length_ratio(cfg) else None
     return Transformer(Encoder(cfg, source, PADDING, mixers["encoder"]), Decoder(cfg, target, PADDING, ratio, mixers))
 
 

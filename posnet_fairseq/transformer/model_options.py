@@ -5,6 +5,7 @@ wins. :mod:`posnet_fairseq.fairseq_plugin.flags` makes fairseq's flags of them.
 """
 
 import dataclasses
+import functools
 from dataclasses import Field, dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ import posnet_fairseq.mixers  # noqa: F401  (registers them: their options are o
 from posnet_fairseq.mixers.bases.gating import Gate
 from posnet_fairseq.mixers.bases.mixer_options import option as _option
 from posnet_fairseq.mixers.bases.positions import PositionEmbedding
-from posnet_fairseq.registry import close_registry, option_fields
+from posnet_fairseq.registry import option_fields, reserve_options
 from posnet_fairseq.transformer.activations import Activation
 
 
@@ -21,9 +22,12 @@ def _of_task() -> Any:
     return field(default=None, metadata={"of_task": True})
 
 
+_OR_EACH = ", or one for each layer, such as rposnet,rposnet,attention"
+
+
 @dataclass
 class _DecoderOptions:
-    decoder_self_mixer: str | None = _option("token mixer of the decoder's self-attention")
+    decoder_self_mixer: str | None = _option(f"token mixer of the decoder's self-attention{_OR_EACH}")
     gate: Gate | None = _option("gate of the self-attention mixers (default: each mixer's own)")
     position_embedding: PositionEmbedding | None = _option("kind of positions (default: each side's mixer's own)")
     decoder_layers: int | None = _option("decoder layers")
@@ -59,8 +63,16 @@ class _LanguageModelOptions(_DecoderOptions):
 
 @dataclass
 class _TransformerOptions(_DecoderOptions):
-    encoder_self_mixer: str | None = _option("token mixer of the encoder's self-attention")
-    cross_mixer: str | None = _option("token mixer between decoder and encoder (default: attention)")
+    encoder_self_mixer: str | None = _option(f"token mixer of the encoder's self-attention{_OR_EACH}")
+    cross_mixer: str | None = _option(f"token mixer between decoder and encoder{_OR_EACH} (default: attention)")
+    encoder_gate: Gate | None = _option("gate of the encoder's self-attention (default: --gate)")
+    decoder_gate: Gate | None = _option("gate of the decoder's self-attention (default: --gate)")
+    encoder_position_embedding: PositionEmbedding | None = _option(
+        "kind of positions of the encoder (default: --position-embedding)"
+    )
+    decoder_position_embedding: PositionEmbedding | None = _option(
+        "kind of positions of the decoder (default: --position-embedding)"
+    )
     cross_gate: Gate | None = _option("gate of the cross-attention mixer (default: none)")
     length_ratio: str | None = _option(
         "γ of position-based and relative cross-attention: source tokens per target token, a number, or auto: "
@@ -84,23 +96,29 @@ class _TransformerOptions(_DecoderOptions):
     max_source_positions: int | None = _of_task()
 
 
-def _with_mixer_options(class_name: str, base: type) -> type:
-    """Return a dataclass of the options of `base` and of all mixers, each None until set."""
-    clashes = {option.name for option in dataclasses.fields(base)} & option_fields().keys()
-    if clashes:
-        raise ValueError(f"mixers declare options that the model has already: {', '.join(sorted(clashes))}")
+for _options in (_TransformerOptions, _LanguageModelOptions):
+    reserve_options(option.name for option in dataclasses.fields(_options))
+
+
+def translation_model_fields() -> tuple[Field, ...]:
+    """Return the options of translation models, also those of the mixers registered so far, each None until set."""
+    return _with_mixer_options(_TransformerOptions, *option_fields().values())
+
+
+def language_model_fields() -> tuple[Field, ...]:
+    """Return the options of language models, as :func:`translation_model_fields` those of translation models."""
+    return _with_mixer_options(_LanguageModelOptions, *option_fields().values())
+
+
+@functools.lru_cache(maxsize=2)
+def _with_mixer_options(base: type, *options: Field) -> tuple[Field, ...]:
     fields: list[Any] = []
-    for name, option in option_fields().items():
-        annotation: Any = str if per_layer(option) else option.type  # "4,8,16": see placement.of_layer
-        fields.append((name, annotation | None, field(default=None, metadata=dict(option.metadata))))
-    return dataclasses.make_dataclass(class_name, fields, bases=(base,))
+    for option in options:
+        annotation: Any = str if per_layer(option) else option.type  # "4,8,16": see placement.by_layer
+        fields.append((option.name, annotation | None, field(default=None, metadata=dict(option.metadata))))
+    return dataclasses.fields(dataclasses.make_dataclass("Options", fields, bases=(base,)))
 
 
 def per_layer(option: Field) -> bool:
     """Return whether the layers of a side may have different values of a mixer's option."""
     return option.metadata.get("per_layer", False)
-
-
-TransformerOptions: Any = _with_mixer_options("TransformerOptions", _TransformerOptions)
-LanguageModelOptions: Any = _with_mixer_options("LanguageModelOptions", _LanguageModelOptions)
-close_registry()

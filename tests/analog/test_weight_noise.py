@@ -1,6 +1,5 @@
 """--weight-noise: in training, weights get normally distributed noise as if they were noisy conductances."""
 
-import dataclasses
 from argparse import Namespace
 
 import pytest
@@ -15,7 +14,7 @@ from posnet_fairseq.inference.checkpoints import model_options as checkpoint_opt
 from posnet_fairseq.ops.linear import Linear
 from posnet_fairseq.registry import mixer_names
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.transformer.model_options import TransformerOptions
+from posnet_fairseq.transformer.model_options import translation_model_fields
 from support.building import (
     POSITION_BASED,
     POSITION_BASED_IN_PLACES,
@@ -152,7 +151,7 @@ def test_bad_options(mixer, options, sentence):
 
 
 def test_checkpoints_that_are_older_than_the_options_are_read():
-    known = {option.name for option in dataclasses.fields(TransformerOptions)}
+    known = {option.name for option in translation_model_fields()}
     saved = {name: value for name, value in vars(model_options("rposnet")).items() if name in known}
     older = {name: value for name, value in saved.items() if not name.startswith("weight_noise")}
     found = checkpoint_options({"cfg": {"model": older | {"_name": "rposnet_tiny"}}})

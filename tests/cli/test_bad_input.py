@@ -13,7 +13,7 @@ from posnet_fairseq.cli import translate
 from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.inference.translation import BLANK
 from posnet_fairseq.inference.translator import Translator
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import DamagedError, UsageError
 from support import commands
 from support.checkpoints import checkpoint
 from support.commands import fails
@@ -29,6 +29,22 @@ def test_translate_truncated_checkpoint(capsys, tmp_path):
     for size in (0, 100, path.stat().st_size // 2, path.stat().st_size - 10):
         (tmp_path / "cut.pt").write_bytes(path.read_bytes()[:size])
         assert "damaged or no checkpoint" in fails(capsys, translate.main, tmp_path / "cut.pt"), size
+
+
+def test_a_checkpoint_with_zeros_in_it_is_refused_and_one_without_checksums_is_read(tmp_path):
+    path = checkpoint(tmp_path / "model.pt")
+    whole, half = path.read_bytes(), path.stat().st_size // 2
+    for start in range(0, len(whole) - 64, half // 4):
+        path.write_bytes(whole[:start] + bytes(64) + whole[start + 64 :])
+        with pytest.raises(DamagedError, match=r"model\.pt is damaged"):
+            read_checkpoint(path)
+    path.write_bytes(whole)
+    torch.serialization.set_crc32_options(False)
+    try:
+        torch.save(read_checkpoint(path), tmp_path / "without.pt")
+    finally:
+        torch.serialization.set_crc32_options(True)
+    assert read_checkpoint(tmp_path / "without.pt").keys() == read_checkpoint(path).keys()
 
 
 def test_translate_malicious_checkpoint(capsys, tmp_path, monkeypatch):

@@ -1,8 +1,10 @@
 """What all commands have in common: options, exit codes, and ends of their output."""
 
 import argparse
+import io
 import os
 import re
+import signal
 import subprocess
 import sys
 from importlib.metadata import entry_points, version
@@ -12,10 +14,11 @@ import pytest
 from posnet_fairseq import __version__
 from posnet_fairseq.shared import common_options, records
 from posnet_fairseq.shared.common_options import parsed_by
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.processes import run_attached
-from posnet_fairseq.shared.progress import ProgressReporter
-from support.commands import COMMANDS, ROOT, run_program
+from posnet_fairseq.shared.progress import ProgressReporter, amount, plain_console
+from support.commands import COMMANDS, ROOT, python, run_program
+from support.signals import PATIENCE, default_signals
 
 every_command = pytest.mark.parametrize("name", COMMANDS)
 
@@ -91,6 +94,65 @@ def test_exit_codes(name, error, code, said, ended, monkeypatch):
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_args)
     assert ended(name) == (code, "", said.format(name))
+
+
+INTERRUPTED = """
+import os, pathlib, signal, sys, time
+from posnet_fairseq.shared import command
+
+command._LONG = 0.1
+pathlib.Path("dropping.py").write_text(
+    "import os, signal, time\\n"
+    "try:\\n    os.kill(os.getpid(), signal.SIGINT)\\n    time.sleep(0.05)\\n"
+    "except BaseException:\\n    print('came in an import')\\n"
+)
+pathlib.Path("endless.py").write_text(
+    "import os, signal, time\\nos.kill(os.getpid(), signal.SIGINT)\\nwhile True:\\n    time.sleep(0.05)\\n"
+)
+sys.path.insert(0, "")
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.05)
+
+class Goes:
+    def __del__(self):
+        interrupt()
+
+@command.command
+def main(arguments):
+    how = sys.argv[1]
+    if how.startswith("import "):
+        exec(how)
+    elif how == "object":
+        Goes()
+    elif how != "nothing":
+        try:
+            interrupt()
+        except BaseException:
+            pass
+        if how == "other error":
+            raise ImportError
+    while how != "nothing":
+        time.sleep(0.05)
+
+main()
+"""
+
+
+@pytest.mark.parametrize("how", ["import dropping", "import endless", "object", "dropped", "other error", "nothing"])
+def test_interrupts_are_heeded_wherever_they_come(how, tmp_path):
+    """Others than the command may drop them, or have other errors of them."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = python(INTERRUPTED, how, cwd=tmp_path, env=environment, preexec_fn=default_signals, timeout=PATIENCE)
+    assert (done.returncode, done.stdout, done.stderr) == (0 if how == "nothing" else 130, "", "")
+
+
+@pytest.mark.parametrize("name", ["posnet-x", "other"])
+def test_a_command_is_interrupted_while_it_is_loaded(name):
+    program = f"import sys; sys.argv[0] = '/bin/{name}'; import posnet_fairseq; raise KeyboardInterrupt"
+    done = python(program)
+    assert (done.returncode, "Traceback" in done.stderr) == (-signal.SIGINT, name == "other")
 
 
 @every_command
@@ -204,3 +266,26 @@ class TestModule:
         assert completed("posnet-translate", "--dtype", "b") == ["bf16"]
         assert completed("posnet-bench", "mod") == ["models"]
         assert completed("posnet-run", "debian.en-d") == ["debian.en-de"]
+
+
+def test_numbers_have_their_units():
+    """And no other number of things is printed with a unit that is plural only, where it can be 1."""
+    assert [counted(number, "line") for number in (0, 1, 2000)] == ["0 lines", "1 line", "2,000 lines"]
+    assert [counted(number, "entry is", "entries are") for number in (1, 2)] == ["1 entry is", "2 entries are"]
+    assert [amount(number, "lines") for number in (1, 1.04, 1.5, 0, 1000)] == [
+        *("1 line", "1.0 lines", "1.5 lines", "0 lines", "1,000 lines")
+    ]
+    files = [path for folder in ("posnet_fairseq", "eval", "data_prep") for path in (ROOT / folder).rglob("*.py")]
+    plain = r"\{(?:len\([^{}]*\)|[\w.]*(?:count|cores|threads)\(\))(?::,)?\} (?:lines|threads|GPUs|cores)\b"
+    assert not [(path.name, found) for path in files if (found := re.findall(plain, path.read_text()))]
+
+
+def test_text_is_printed_as_it_is():
+    """Consoles of rich that take names for markup or emoji are made nowhere."""
+    files = [path for folder in ("posnet_fairseq", "eval", "data_prep") for path in (ROOT / folder).rglob("*.py")]
+    assert [path.name for path in files if re.search(r"\bConsole\(|\brprint\(|rich\.markup", path.read_text())] == [
+        "progress.py"
+    ]
+    file = io.StringIO()
+    plain_console(file=file, width=80).print("[b]:car:[/b] [link=x]1[/link]")
+    assert file.getvalue() == "[b]:car:[/b] [link=x]1[/link]\n"

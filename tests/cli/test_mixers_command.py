@@ -73,6 +73,27 @@ def test_json(capsys):
     assert clip["values"] == "K or K,K,..."
 
 
+def test_costs_of_different_layers(capsys):
+    shape = {"words": 100, "max_positions": 128}
+    mixers.main("fouriernet,rposnet,transformer_pos --size tiny --words 100 --length 20 --json".split())
+    (row,) = json.loads(capsys.readouterr().out)
+    model = counting.build(
+        "attention",
+        "tiny",
+        encoder_self_mixer="fouriernet,rposnet,attention",
+        decoder_self_mixer="attention,rposnet,attention",
+        **shape,
+    )
+    assert row["mixer"] == "fouriernet,rposnet,attention"
+    assert row["trained"]["parameters"] == counting.parameter_count(model)
+    each = [counting.costs(name, "tiny", 100, 20)[0].operations for name in ("fouriernet", "rposnet", "attention")]
+    assert row["trained"]["operations"] == sum(each) // 3
+    precompute(model)
+    assert row["stored energies"]["parameters"] == counting.parameter_count(model)
+    mixers.main("lightconv,attention,attention --crossbars --size tiny --words 100 --markdown".split())
+    assert "| lightconv,attention,attention |" in capsys.readouterr().out
+
+
 def test_costs_on_a_grid(capsys):
     """Of DeiT-S: N = 197 tokens, D = 384 and 50 buckets of 64 features; the size base has D = 512 here."""
     mixers.main("irpe --grid 14x14 --extra-tokens 1 --json".split())
@@ -142,6 +163,8 @@ def test_bad_input(capsys):
         (["--grid", "14"], "argument --grid: '14': give rows and columns, 1 to 999 each, such as 14x14."),
         (["--grid", "3x4", "--memory"], "--grid --memory: give one of the two."),
         (["rposnet", "--options", "--memory"], "--options --memory: give one of the two."),
+        (["rope,shaw", "--options"], "--options rope,shaw: these are several mixers. Give one."),
+        (["rope,shaw", "--size", "tiny"], "rope,shaw: these are 2 values for 3 layers."),
         (["--memory", "--max-tokens", "10"], "--max-tokens 10: give 25 or more"),
     ):
         said = refused(capsys, mixers.main, *arguments)

@@ -12,7 +12,7 @@ from posnet_data_prep.pipeline.binarize import binarize
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.text.binary_format import read_tokens, write
 
-ODD = "</s> <unk> <pad> madeupword0000 \u2028 a\u00a0b \u3000 ‚äö‘ 'a' a\tb ▁x"
+ODD = "<unk> madeupword0000 \u2028 a\u00a0b \u3000 ‚äö‘ 'a' a\tb ▁x"
 JOINED, SEPARATE = ["--joined-dictionary"], []
 
 
@@ -75,6 +75,18 @@ def test_one_language(texts, tmp_path):
     theirs = of_fairseq(tmp_path, prefixes, "--only-source")
     assert len(theirs) == 9
     assert made(tmp_path, prefixes, (), False) == theirs
+
+
+def test_no_word_of_a_text_is_a_special_symbol(texts, tmp_path):
+    """fairseq-preprocess would end the sentence there, and have padding in the middle."""
+    with texts["train"].with_suffix(".xx").open("a") as text:
+        text.write("w1 </s> <s> <pad> <unk> w2\n")
+    made(tmp_path, {"train": texts["train"].with_suffix(".xx")}, (), False)
+    tokens, sizes = read_tokens(tmp_path / "own/train")
+    last = tokens[-sizes[-1] :].tolist()
+    assert last[1:] == [3, 3, 3, 3, last[5], 2]
+    assert min(last[0], last[5]) > 3
+    assert (tokens == 2).sum() == len(sizes)
 
 
 @pytest.mark.parametrize("words", [65_495, 65_496, 65_503])

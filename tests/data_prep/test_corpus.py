@@ -3,10 +3,13 @@
 import gzip
 import json
 
+import numpy as np
 import pytest
 
 from posnet_data_prep import prepare
 from posnet_data_prep.pipeline import publish
+from posnet_fairseq.text.binary_format import read_tokens
+from posnet_fairseq.text.dictionary import Dictionary
 from posnet_fairseq.text.pipeline import pipeline_of
 from support import archives, commands, markup
 
@@ -77,6 +80,24 @@ def test_chinese(tmp_path, tokenizer):
     lines = text_of(data, "valid.zh").split("\n")[:-1]
     decoded = [pipeline_of(data, ("en", "zh")).decode(line) for line in text_of(data, "valid.bpe.zh").split("\n")[:-1]]
     assert [line.replace(" ", "") for line in decoded] == [line.replace(" ", "") for line in lines]
+
+
+@pytest.mark.parametrize("subwords", ["--tokenizer characters --merges 90 30", "--subwords sentencepiece --pieces 90"])
+def test_special_symbols_in_text_are_text(tmp_path, subwords):
+    """Also where they are frequent, so that subwords join their characters: no sentence ends within a line."""
+    symbols = [f"a {symbol} b{symbol}" for symbol in ("</s>", "<pad>", "<s>", "<unk>") for _ in range(30)]
+    pairs = archives.sentences("en", "zh", 80, 1) + [(line, line) for line in symbols]
+    given = write_pairs(tmp_path, pairs, languages=("en", "zh"))
+    data = make(tmp_path, "--train", *given, "--valid-every", "9", *subwords.split(), "--max-ratio", "9", subwords=())
+    found = (text_of(data, "train.bpe.en") + text_of(data, "train.bpe.zh")).split()
+    assert ("</s>" in found) == ("characters" in subwords), "else nothing is tested"
+    for language in ("en", "zh"):
+        tokens, sizes = read_tokens(data / f"train.en-zh.{language}")
+        ends = np.cumsum(sizes) - 1
+        assert (tokens[ends] == 2).all()
+        assert (np.delete(tokens, ends) >= 3).all()
+    dictionary, pipeline = Dictionary.load(data / "dict.en.txt"), pipeline_of(data, ("en", "zh"))
+    assert min(dictionary.ids_of(pipeline.encode(symbols[0]))[:-1]) >= 3
 
 
 def test_nothing_of_an_earlier_dataset_stays(files, tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from support.commands import modules_of, refused
 
 
 def test_shows_what_there_is_and_what_is_here(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(prepare, "Console", lambda **options: Console(width=150, **options))
+    monkeypatch.setattr(prepare, "plain_console", lambda: Console(width=150))
     with open(tmp_path / WHEELS[1].name, "wb") as file:
         file.truncate(WHEELS[1].size)
     (tmp_path / "de-en.tgz").write_bytes(b"of another size")

@@ -71,13 +71,13 @@ def lines(language, test=False):
     return [*found, f"▁▁ {found[0]}▁ @@"] if test else found  # more such lines would be taken for subwords
 
 
-def make(folder, language, *options):
+def make(folder, language, *options, out="data"):
     for name in ("train", "test"):
         for side in ("en", language):
             write(folder / f"{name}.{side}", lines(side, name == "test"))
     given = [word for name in ("train", "test") for word in (f"--{name}", *(f"{name}.{x}" for x in ("en", language)))]
-    prepare.main(["corpus", *given, "--valid-every", "5", "--workers", "1", "--out", "data", *options])
-    return folder / "data"
+    prepare.main(["corpus", *given, "--valid-every", "5", "--workers", "1", "--out", out, *options])
+    return folder / out
 
 
 @pytest.mark.parametrize("language", [*SENTENCES][1:])  # all but English
@@ -85,7 +85,10 @@ def test_every_language_comes_back(tmp_path, capsys, monkeypatch, language):
     """Text, tokens, ids, tokens, text: and posnet-score finds nothing missing."""
     monkeypatch.chdir(tmp_path)
     data, tag = make(tmp_path, language), language.replace("-", "_")
-    assert "every line of valid and test comes back from its tokens as it was." in capsys.readouterr().err
+    said = (
+        "every line of valid and test comes back from its tokens as it was, sources as --normalize spaces changes them."
+    )
+    assert said in capsys.readouterr().err
     pipeline, dictionary = pipeline_of(data, ("en", tag)), Dictionary.load(data / f"dict.{tag}.txt")
     tokens = (data / f"test.bpe.{tag}").read_text().split("\n")[:-1]
     ids = [[*map(dictionary.index, line.split())] for line in tokens]
@@ -102,6 +105,61 @@ def test_every_language_comes_back(tmp_path, capsys, monkeypatch, language):
     assert {metric: of["value"] for metric, of in test["scores"]["decoded"].items()} == pytest.approx(
         {"bleu": 100, "chrf": 100}
     )
+
+
+VARIANTS = (" {}", "{} ", "\ufeff{}\u200b", "{}\u00a0\t", "\u2009{}\u00ad")
+
+
+@pytest.mark.parametrize("subwords", [("--pieces", "200"), ("--merges", "90")])
+def test_sources_are_normalized_and_targets_are_not(tmp_path, monkeypatch, subwords):
+    """In data and in translation alike; the plain text stays as it was."""
+    monkeypatch.chdir(tmp_path)
+    forms = {
+        name: make(tmp_path, "de", *subwords, "--normalize", name, out=name) for name in ("none", "spaces", "nfkc")
+    }
+    default = make(tmp_path, "de", *subwords, out="default")
+    assert {path.name: path.read_bytes() for path in default.glob("*.bin")} == {
+        path.name: path.read_bytes() for path in forms["spaces"].glob("*.bin")
+    }
+    for name, data in forms.items():
+        words = json.loads((data / "dataset.json").read_text())["words"]
+        assert words["en"].get("normal_form", "none") == name
+        assert "normal_form" not in words["de"]
+        pipeline, targets = pipeline_of(data, ("en", "de")), pipeline_of(data, ("de", "en"))
+        for language, encode in (("en", targets.encode_target), ("de", pipeline.encode_target)):
+            text, tokens = ((data / f"test.{kind}{language}").read_text().split("\n")[:-1] for kind in ("", "bpe."))
+            assert text == lines(language, test=True)
+            assert [encode(line) for line in text] == tokens
+        plain, *odd = (
+            "Open the file",
+            "Open  the\u00a0\u202ffi\u00adle",
+            "\u200bOpen the\u3000fi\u200ble",
+            "Ｏpen the ﬁle",
+        )
+        found = [pipeline.encode(line) == pipeline.encode(plain) for line in odd]
+        assert found == {"none": [False] * 3, "spaces": [True, True, False], "nfkc": [True] * 3}[name]
+        around = [pipeline.encode(form.format(plain)) == pipeline.encode(plain) for form in VARIANTS]
+        assert all(around), "also where nothing is normalized: they come back around the translation"
+
+
+def test_like_another_dataset_and_datasets_of_earlier_versions(tmp_path, capsys, monkeypatch):
+    """They have no normal form, and are not made again by the same command."""
+    monkeypatch.chdir(tmp_path)
+    before = make(tmp_path, "de", "--normalize", "none")
+    card = (before / "dataset.json").read_bytes()
+    capsys.readouterr()
+    make(tmp_path, "de")
+    assert "data is up to date, without --normalize spaces, which is the default now." in capsys.readouterr().err
+    assert (before / "dataset.json").read_bytes() == card
+    special = make(tmp_path, "de", "--like", "data", out="special")
+    assert "normal_form" not in json.loads((special / "dataset.json").read_text())["words"]["en"]
+    make(tmp_path, "de", "--normalize", "spaces")
+    assert DatasetCard.read(before).words["en"].normal_form == "spaces"
+    special = make(tmp_path, "de", "--like", "data", out="special")
+    assert DatasetCard.read(special).words["en"].normal_form == "spaces"
+    with pytest.raises(SystemExit):
+        make(tmp_path, "de", "--like", "data", "--normalize", "nfkc", out="special")
+    assert "--normalize has no meaning with --like data. Leave it out." in capsys.readouterr().err
 
 
 def test_any_line_comes_back(tmp_path, monkeypatch):

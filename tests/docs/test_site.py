@@ -66,21 +66,21 @@ def test_worked_example(monkeypatch):
     """The mixers of docs/adding-a-mixer.md, and a test."""
     mixer, test, banded = documents.python("docs/adding-a-mixer.md")
     # Without the example itself, which somebody may have tried here.
-    others = {name: kind for name, kind in registry._MIXERS.items() if name != "alibi"}
+    others = {name: kind for name, kind in registry._MIXERS.items() if name != "window"}
     monkeypatch.setattr(registry, "_MIXERS", others)
-    exec(compile(mixer, "alibi.py", "exec"), {"__name__": "alibi"})
+    exec(compile(mixer, "window.py", "exec"), {"__name__": "window"})
     module = types.ModuleType("kernel")
     monkeypatch.setitem(sys.modules, "kernel", module)  # a law pickles mixers
     exec(compile(banded, "kernel.py", "exec"), vars(module))
     check_mixer("kernel")
-    assert "Eq" in registry.get_mixer("alibi").__doc__  # as tests/mixers/test_registry.py demands of every mixer
-    found = {"__name__": "test_alibi"}
-    exec(compile(test, "test_alibi.py", "exec"), found)
+    assert "Eq" in registry.get_mixer("window").__doc__  # as tests/mixers/test_registry.py demands of every mixer
+    found = {"__name__": "test_window"}
+    exec(compile(test, "test_window.py", "exec"), found)
     for place in ("encoder", "decoder"):
         found["test_equals_formula"](place)
-    # It can fail: with another slope it does.
-    wrong = {"__name__": "test_alibi"}
-    exec(compile(test.replace("-8 * (h + 1)", "-4 * (h + 1)"), "test_alibi.py", "exec"), wrong)
+    # It can fail: with a wider window it does.
+    wrong = {"__name__": "test_window"}
+    exec(compile(test.replace("<= 3", "<= 4"), "test_window.py", "exec"), wrong)
     with pytest.raises(AssertionError):
         wrong["test_equals_formula"]("encoder")
 

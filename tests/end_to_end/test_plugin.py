@@ -65,13 +65,13 @@ def test_posnet_run_trains_and_compares_it(plugin, tmp_path):
 
     own = ("--user-dir", "my_plugin")
     where = ("--data", data, "--runs", "runs", *SMALL, f"--options={commands.NARROW} --dropout 0", *own)
-    output = posnet("posnet-run", "compare", "--mixers", "transformer_pos,alibi,decay", *where)
-    gates = [line.split()[:2] for line in output.splitlines() if line.startswith(("alibi ", "decay "))]
-    assert gates == [["alibi", "none"], ["decay", "gelu"]]
-    said = posnet("posnet-run", "corpus", "--mixer", "alibi", *where)
-    assert "alibi_tiny_s1: train is done" in said
-    assert "\nalibi  " in said
-    assert "report: runs/data/alibi_tiny_s1/report/report.html has the signatures (also .md" in said
+    output = posnet("posnet-run", "compare", "--mixers", "transformer_pos,window,decay", *where)
+    gates = [line.split()[:2] for line in output.splitlines() if line.startswith(("window ", "decay "))]
+    assert gates == [["window", "none"], ["decay", "gelu"]]
+    said = posnet("posnet-run", "corpus", "--mixer", "window", *where)
+    assert "window_tiny_s1: train is done" in said
+    assert "\nwindow  " in said
+    assert "report: runs/data/window_tiny_s1/report/report.html has the signatures (also .md" in said
 
     trained = tmp_path / "runs/data/decay_tiny_s1/averaged.pt"
     posnet("posnet-precompute", trained, "--out", "stored.pt", *own)
@@ -99,8 +99,8 @@ def test_posnet_run_trains_and_compares_it(plugin, tmp_path):
         refused = posnet("posnet-translate", model, *words, "--output", "no.yy", code=2)
         assert f"{model} is the model decay_tiny of the plugin my_plugin. Give its folder, --user-dir " in refused
     tuned = ("--lrs", "1e-3", "--dropouts", "0", "--clip-distances", "8")
-    posnet("posnet-run", "tune", "--mixers", "alibi", *where, *tuned, f"--options={commands.NARROW}")
-    assert (tmp_path / "runs/data/tune_alibi_tiny_s1/tuned.txt").read_text() == "alibi alibi --lr 1e-3 --dropout 0\n"
+    posnet("posnet-run", "tune", "--mixers", "window", *where, *tuned, f"--options={commands.NARROW}")
+    assert (tmp_path / "runs/data/tune_window_tiny_s1/tuned.txt").read_text() == "window window --lr 1e-3 --dropout 0\n"
 
 
 def test_an_installed_plugin_needs_no_option(plugin, tmp_path):
@@ -131,11 +131,11 @@ def test_the_laws_hold_for_it_and_find_what_breaks_them(plugin, monkeypatch):
     monkeypatch.syspath_prepend(plugin.parent)
     monkeypatch.delitem(sys.modules, "my_plugin", raising=False)
     importlib.import_module("my_plugin")
-    for name in "alibi", "decay":
+    for name in "window", "decay":
         check_mixer(name)
-    monkeypatch.setattr(registry.get_mixer("alibi"), "causal", False)
-    with pytest.raises(AssertionError, match="alibi, decoder, gate none: "):
-        check_mixer("alibi")
+    monkeypatch.setattr(registry.get_mixer("window"), "causal", False)
+    with pytest.raises(AssertionError, match="window, decoder, gate none: "):
+        check_mixer("window")
 
 
 @pytest.mark.parametrize("name", ["rposnet", "gaussiannet", "shaw", "fouriernet", "translution"])

@@ -32,6 +32,29 @@ def in_parts(monkeypatch, data, tmp_path):
     return train
 
 
+@pytest.mark.parametrize(
+    ("first", "again", "updates"),
+    [
+        (["4"], ["4"], 4),
+        (["4"], ["3"], 4),
+        (["4"], ["8"], 8),
+        (["8", "--lr", "1e-9", "--patience", "1", "--save-interval-updates", "2"], [], 4),
+        (["8", "--stop-time-hours", "1e-9"], [], 1),
+    ],
+    ids=["the same", "shorter", "longer", "patience", "time"],
+)
+@pytest.mark.quick_cases(1)
+def test_a_finished_training_that_is_started_again_stays_as_it_is(monkeypatch, data, tmp_path, first, again, updates):
+    """As by a queue that starts jobs again. One that is to be longer goes on."""
+    for more in (first, again or first):
+        before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+        commands.call(monkeypatch, "train", *commands.train_arguments(data, tmp_path, *SHORT, *more))
+    is_longer = again == ["8"]
+    assert ({path: path.read_bytes() for path in tmp_path.iterdir()} == before) is not is_longer
+    last = torch.load(tmp_path / "checkpoint_last.pt", weights_only=False)
+    assert last["optimizer_history"][-1]["num_updates"] == updates
+
+
 CHUNKED = ("--criterion", "chunked_label_smoothed_cross_entropy")
 FUSED = ("--optimizer", "fused_adam")
 

@@ -96,7 +96,7 @@ def test_a_user_without_a_home_has_a_temporary_cache(monkeypatch, tmp_path, caps
 
 def test_runs_that_are_the_same_count_once(data, capsys):
     """However often an output is given, it is the same system, and no test gains or loses by it."""
-    for test in ("bs", "ar"):
+    for test in ("shift", "bs", "ar"):
         found = []
         for name in ("twin.txt", "third.txt"):
             shutil.copy("good.txt", name)
@@ -139,3 +139,11 @@ def test_many_runs_may_have_a_name_that_is_too_long_together(tmp_path, monkeypat
     shown = run(capsys, "--reference", "test.de", "--system", f"base={','.join(names)}", "--out", "report")
     assert len(report()["test_sets"][0]["scores"]["base"]["bleu"]["runs"]) == len(names)
     assert "100.0" in shown.out
+
+
+def test_names_are_neither_markup_nor_emoji(data, capsys):
+    names = [":car:", "[link]", "[bold]x[/bold]"]
+    systems = [f"{name}={file}.txt" for name, file in zip(names, ("base", "good", "other"), strict=True)]
+    shown = run(capsys, "--reference", "test.de", "--system", *systems).out
+    assert [line.split(" ")[0] for line in shown.splitlines() if "±" in line][:3] == names
+    assert "from † :car::" in shown

@@ -103,6 +103,19 @@ def test_numbers_may_be_names(data, capsys):
     assert content["columns"] == {"BLEU": {"1": 31}}
 
 
+def test_numbers_in_names_are_as_they_are_written(data, capsys):
+    names = ["007", "0x10", "1_000", "3.10", "1e5", ".inf", "2014", "1.0e+5", "12:30", "2024-01-01"]
+    lines = ["systems: {007: 3.10, 0x10: 0x11, 1_000: .inf}", "baselines: [1_000]", "notes: 1_000", "resamples: 1_00"]
+    lines += ["columns: {007: {0x10: 1_000}}", "test_sets:"]
+    lines += [f"  {name}: {{reference: test.de, outputs: {{007: base.txt, 0x10: good.txt}}}}" for name in names]
+    run(capsys, "--config", str(write(data / "c.yaml", lines)), "--out", "report", "--skip-missing")
+    content = report()
+    assert content["labels"] == {"007": "3.10", "0x10": "0x11", "1_000": ".inf"}
+    assert [one["name"] for one in content["test_sets"]] == names
+    assert (content["baselines"], content["notes"], content["resamples"]) == (["1_000"], ["1_000"], 100)
+    assert content["columns"] == {"007": {"0x10": 1000}}  # facts are numbers
+
+
 def test_columns_stand_before_the_scores_everywhere(data, capsys):
     shown = run(capsys, "--config", str(configure(data, columns=COLUMNS)), "--out", "report").out
     rows = {line.split()[0]: line.split()[1:] for line in shown.split("\n\n")[0].splitlines()[1:]}

@@ -102,6 +102,15 @@ def test_a_table_is_refused(data, capsys, name):
     assert f"{name} is a table: each line has a tab." in refused(capsys, *USUAL)
 
 
+def test_annotated_translations_are_scored_by_their_text(data, capsys):
+    """As outputs and as references."""
+    expected = run(capsys, *USUAL, "--json").out
+    for name in ("good.txt", "test.de"):
+        lines = Path(name).read_text().splitlines()
+        write(data / name, [f"{number} ||| {line} ||| -0.250000" for number, line in enumerate(lines)])
+    assert run(capsys, *USUAL, "--json").out == expected
+
+
 # --- bad files: everything is said at once, and nothing is scored
 
 
@@ -217,6 +226,11 @@ UNSPLIT = "whose words are not split by BLEU's tokenizer 13a. Give the pair of l
         *(([line], ("-l", f"en-{code}"), "tok:char") for code, line in SOUTHEAST.items()),
         *(([line], (), UNSPLIT) for line in SOUTHEAST.values()),
         ([SOUTHEAST["th"]], ("-l", "en-th"), "BLEU counts characters: sacreBLEU has no tokenizer of words for th"),
+        (
+            [SOUTHEAST["th"]],
+            ("-l", "en-my"),
+            "looks Thai, not my. Give the pair of languages",
+        ),
         ([SOUTHEAST["th"]], ("-l", "en-th", "--tokenize", "zh"), "BLEU's tokenizer zh"),
         ([SOUTHEAST["th"]], ("-l", "en-th", "--tokenize", "char"), "tok:char"),
         ([SOUTHEAST["th"]], ("-l", "en-th", "--metrics", "chrf,ter"), "by TER. Give --metrics without ter."),
@@ -230,6 +244,25 @@ def test_text_without_spaces(data, capsys, lines, arguments, expected):
     arguments = ("--reference", "reference", "--system", "output", *arguments)
     is_scored = expected.startswith(("case:", "tok:", "asian:", "chrF", "BLEU counts"))
     said = run(capsys, *arguments).out if is_scored else refused(capsys, *arguments)
+    assert expected in said
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "expected"),
+    [
+        ("test.my", ["Das ist mein Text."], "\ntest, 12 lines\n"),
+        ("test.my", [SOUTHEAST["my"]], "\ntest, my, 12 lines\n"),
+        ("test.zh", [CHINESE[0], *["OK"] * 5], "|tok:zh|"),  # mostly, not entirely, in other letters
+        ("test.zh", ["OK"], "|tok:13a|"),
+        ("test.my", [SOUTHEAST["th"]], "looks Thai, whose words are not split by BLEU's tokenizer 13a. Give the pair"),
+    ],
+)
+def test_an_ending_that_is_not_the_language(data, capsys, name, lines, expected):
+    """Of a reference in letters that the language of its ending has not, nothing is derived from the ending."""
+    for file in (name, "output"):
+        write(data / file, lines * (12 // len(lines)))
+    arguments = ("--reference", name, "--system", "output")
+    said = refused(capsys, *arguments) if "looks" in expected else "\n" + run(capsys, *arguments).out
     assert expected in said
 
 

@@ -1,5 +1,6 @@
 """posnet-score interrupted, on full disks, twice at a time, without output; and its files."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from posnet_eval import metrics
 from posnet_eval.metrics.base import MeanMetric
 from posnet_eval.report import publish
 from posnet_eval.score import main
+from posnet_fairseq.shared.files import SMALL
+from posnet_fairseq.shared.processes import try_lock
 from support.commands import modules_of
 from support.scoring import COLUMNS, FILES, SIZE, USUAL, configure, refused, report, run, write
 from support.signals import PATIENCE
@@ -116,6 +119,38 @@ def test_a_report_that_was_stopped_between_its_files_is_made_again(data, capsys,
     assert "report.tex is there, and posnet-score did not write it" in refused_after_showing(
         capsys, *USUAL, "--out", "report"
     )
+
+
+def test_runs_look_at_a_report_and_replace_it_one_after_the_other(data, capsys, monkeypatch):
+    """Else files of two runs would be mixed, or one of them take the other's for somebody else's."""
+    run(capsys, *USUAL, "--out", "report")
+    called = []
+
+    def watched(original):
+        def call(*arguments):
+            folder = os.open("report", os.O_RDONLY)
+            assert not try_lock(folder)
+            os.close(folder)
+            called.append(original.__name__)
+            return original(*arguments)
+
+        return call
+
+    for name in ("read_json", "write_lines"):
+        monkeypatch.setattr(publish, name, watched(getattr(publish, name)))
+    monkeypatch.setattr(Path, "replace", watched(Path.replace))
+    run(capsys, *USUAL, "--out", "report")
+    assert {"read_json", "write_lines", "replace"} == set(called)
+    assert called.count("replace") >= len(FILES)
+
+
+def test_a_large_report_is_still_ones_own(data, capsys):
+    """It grows with the lines and systems, beyond the limit of other small files."""
+    run(capsys, *USUAL, "--out", "report")
+    with open("report/report.json", "a") as file:
+        file.write(" " * SMALL)
+    run(capsys, *USUAL, "--out", "report")
+    assert Path("report/report.json").stat().st_size < SMALL
 
 
 def refused_after_showing(capsys, *arguments):

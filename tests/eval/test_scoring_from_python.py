@@ -108,7 +108,7 @@ LINE = ["eine Zeile"]
         ({1: LINE, "1": LINE}, {}, "hypotheses: systems 1, 1: give each a name of its own."),
         (LINE, {"metrics": "bleu,rouge"}, "metrics bleu, rouge: choose from bleu, chrf"),
         ({"a": Path("x" * 300)}, {}, "Translate it, or leave it out with skip_missing."),
-        (LINE, {"test": "t"}, "test t: choose one of bs, ar."),
+        (LINE, {"test": "t"}, "test t: choose one of shift, bs, ar."),
         (LINE, {"resamples": "x"}, "resamples 'x': give a whole number."),
         (LINE, {"cached_only": True}, "Run without cached_only."),
         (LINE, {"cache": "/dev/null"}, "cache /dev/null: no regular file. Choose another place with cache;"),

@@ -1,6 +1,7 @@
 """The test of sentences and seeds: how rarely it marks equal systems, and what posnet-score says of several runs."""
 
 import csv
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -148,7 +149,18 @@ def test_several_runs_are_tested_with_their_seeds(three, capsys):
 @pytest.mark.parametrize(
     ("systems", "options", "test"),
     [
-        (["base=base0.txt", "good=good0.txt"], [], "paired bootstrap over sentences, not training seeds, 1,000 res"),
+        (
+            ["base=base0.txt", "good=good0.txt"],
+            [],
+            "two-sided paired bootstrap over sentences, not training seeds, 1,000 resamples, seed 12345; it marks "
+            "about 5% of equally good translations",
+        ),
+        (
+            ["base=base0.txt", "good=good0.txt"],
+            ["--test", "bs"],
+            "paired bootstrap over sentences, not training seeds, 1,000 resamples, seed 12345; it marks about 11% of "
+            "equally good translations",
+        ),
         (["base=base0.txt,base1.txt", "good=good0.txt"], [], "over sentences and training seeds: paired bootstrap, 1"),
         (
             ["base=base0.txt,base1.txt", "good=good0.txt"],
@@ -160,7 +172,7 @@ def test_several_runs_are_tested_with_their_seeds(three, capsys):
 def test_all_reports_say_whether_seeds_are_tested(three, capsys, systems, options, test):
     shown = run(capsys, *three[:-3], *systems, *options, "--latex-intervals").out
     texts = {name: Path("report", f"report.{name}").read_text() for name in ("md", "html", "tex")}
-    assert ("|ar:10000|seed:" in texts["md"]) == ("--test" in options)
+    assert ("|ar:10000|seed:" in texts["md"]) == ("ar" in options)
     score = report()["test_sets"][0]["scores"]["good"]["bleu"]
     assert rf"\,{{\scriptsize[{score['low']:.1f}, {score['high']:.1f}]}}" in texts["tex"]
     interval = "95% interval over sentences" + (" and training seeds" if " and " in test else ", not training seeds")
@@ -187,6 +199,18 @@ def test_runs_with_equal_outputs_are_remarked(three, capsys):
     said = run(capsys, *three, "copies=one0.txt,copy.txt").out
     assert "copies on long: runs with equal outputs, which say nothing about the variation over seeds" in said
     assert "good on long: runs" not in said
+
+
+def test_a_system_that_varies_more_than_the_others_is_remarked(three, capsys):
+    """Of the metrics by which it does; its deviation is pooled with theirs."""
+    shutil.copy("base0.txt", "wild0.txt")
+    write(Path("wild1.txt"), [line[: len(line) // 2] for line in Path("base0.txt").read_text().splitlines()])
+    said = run(capsys, *three, "wild=wild0.txt,wild1.txt").out
+    assert "note: wild on long: σ of BLEU, TER is more than 3 times that of the other systems, with which" in said
+    assert said.count("more than 3 times that of the other") == 1
+    for options in (["--test", "bs"], ["--metrics", "chrf", "--test", "shift"]):
+        assert "3 times that of the other" not in run(capsys, *three, "wild=wild0.txt,wild1.txt", *options).out
+    assert "3 times that of the other" not in run(capsys, *three).out
 
 
 @pytest.mark.parametrize(("size", "noted"), [(1, "only 1 line"), (29, "only 29 lines"), (30, "")])

@@ -48,7 +48,7 @@ def test_p_is_that_of_sacrebleu(tmp_path, name, test, size, difference):
 
 def test_equal_statistics_of_other_texts_are_no_difference(tmp_path):
     systems = {"a": ["one two", "three"], "b": ["one  two", "three "]}
-    for test in ("bs", "ar"):
+    for test in ("shift", "bs", "ar"):
         found = score(systems, ["one two", "four"], test=test, cache=tmp_path / "cache").test_sets[0]
         assert found.difference("b", "a", "bleu").p == 1
 
@@ -99,6 +99,31 @@ def test_directions_win_rates_and_intervals():
     extremes = abs(differences - differences.mean()) >= abs(a.value - b.value)
     assert chance.p_shift == (1 + extremes.sum()) / 1001 > 0.05
     assert compared(low, low).win_rate == 0.5
+
+
+def test_of_equal_translations_the_usual_test_marks_5_percent():
+    """As the chance of 3,000 pairs allows (standard error 0.4%); sacreBLEU's p marks twice as many."""
+    pairs, metric, marked = 3000, Mean(MetricOptions()), []
+    scores = np.random.default_rng(1).normal(40, 10, (pairs, 2, 60))
+    sums = significance.bootstrap_sums({"": scores.reshape(-1, 60, 1)}, 300, SEED)[""][:, :, 0].T / 60
+    for both, samples in zip(scores, sums.reshape(pairs, 2, 300, 1), strict=True):
+        runs = [significance.Runs(each.mean(keepdims=True), of) for each, of in zip(both, samples, strict=True)]
+        found = [significance.compare(metric, *runs, same=False, is_shift=is_shift) for is_shift in (True, False)]
+        marked.append([bool(each.arrow) for each in found])
+        assert found[0].p == found[0].p_shift == found[1].p_shift
+    usual, sacrebleus = np.mean(marked, axis=0)
+    assert 0.04 < usual < 0.065
+    assert 0.09 < sacrebleus < 0.14
+
+
+def test_the_usual_test(tmp_path):
+    """Of one run each it is the two-sided one, of which sacreBLEU's is another."""
+    systems, reference = outputs(2, 200)
+    found = {test: score(systems, reference, test=test, cache=tmp_path / "cache") for test in (None, "shift", "bs")}
+    assert [result.test for result in found.values()] == ["shift", "shift", "bs"]
+    usual, named, sacrebleus = (result.test_sets[0].difference("b", "a", "bleu") for result in found.values())
+    assert usual == named
+    assert usual.p == usual.p_shift == sacrebleus.p_shift != sacrebleus.p
 
 
 def lengths(lines, scores):

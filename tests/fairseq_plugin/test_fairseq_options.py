@@ -1,5 +1,6 @@
 """What posnet does with every option of fairseq's tasks and models: the one table, and the refusals in it."""
 
+import argparse
 import dataclasses
 import multiprocessing
 import signal
@@ -8,7 +9,7 @@ import sys
 import types
 
 import pytest
-from fairseq import checkpoint_utils, options
+from fairseq import checkpoint_utils, options, tasks
 from fairseq.data import EpochBatchIterator, RawLabelDataset
 from fairseq.tasks.language_modeling import LanguageModelingConfig
 from fairseq.tasks.translation import TranslationConfig
@@ -21,7 +22,7 @@ from posnet_fairseq.registry import option_fields
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import repaired
 from posnet_fairseq.text import synthetic
-from posnet_fairseq.transformer.model_options import LanguageModelOptions, TransformerOptions
+from posnet_fairseq.transformer.model_options import language_model_fields, translation_model_fields
 from support.building import WORDS, language_model_options
 from support.checkpoints import checkpoint
 from support.commands import python
@@ -57,8 +58,9 @@ TABLE = {
         "seed batch_size batch_size_valid dataset_impl data_buffer_size tpu use_plasma_view plasma_path",
     },
     MixerTransformerConfig: {
-        HONORED: f"{_DECODER[HONORED]} encoder_self_mixer cross_mixer cross_gate length_ratio encoder_layers "
-        "encoder_embed_dim encoder_ffn_embed_dim encoder_attention_heads share_all_embeddings max_source_positions",
+        HONORED: f"{_DECODER[HONORED]} encoder_self_mixer cross_mixer encoder_gate decoder_gate cross_gate "
+        "encoder_position_embedding decoder_position_embedding length_ratio encoder_layers encoder_embed_dim "
+        "encoder_ffn_embed_dim encoder_attention_heads share_all_embeddings max_source_positions",
         WITHOUT_EFFECT: f"{_DECODER[WITHOUT_EFFECT]} encoder_layerdrop encoder_embed_path weight_noise weight_noise_on",
     },
     MixerLanguageModelConfig: {
@@ -77,12 +79,12 @@ def test_every_option_is_in_the_table_once(config):
 
 @pytest.mark.parametrize(
     ("config", "options"),
-    [(TranslationConfig, TransformerOptions), (LanguageModelingConfig, LanguageModelOptions)],
+    [(TranslationConfig, translation_model_fields), (LanguageModelingConfig, language_model_fields)],
     ids=["translation", "language modeling"],
 )
 def test_what_is_honored_of_a_task_reaches_the_model(config, options):
     """The other options are where dictionaries are, and what they are called."""
-    of_task = {option.name for option in dataclasses.fields(options) if option.metadata.get("of_task")}
+    of_task = {option.name for option in options() if option.metadata.get("of_task")}
     assert of_task == {*TABLE[config][HONORED].split()} - {"data", "source_lang", "target_lang"}
 
 
@@ -174,6 +176,31 @@ def test_workers_that_read_batches_are_forked(buffered):
     assert list(batches.next_epoch_itr(shuffle=False)) == [[4], [3]]
 
 
+WITHOUT_SEMAPHORES = """
+import _multiprocessing, runpy
+
+class SemLock(_multiprocessing.SemLock):
+    def __new__(cls, *arguments, **options):
+        raise PermissionError(13, "Permission denied")
+
+_multiprocessing.SemLock = SemLock
+repair = runpy.run_path({script!r})["repair"]
+repair()
+import posnet_fairseq.fairseq_plugin.repairs
+from fairseq import pdb
+from fairseq.data import EpochBatchIterator, RawLabelDataset
+batches = EpochBatchIterator(RawLabelDataset([3, 4]), lambda read: read, [[1], [0]], num_workers=1)
+print(list(batches.next_epoch_itr(shuffle=False)), pdb.set_trace.__name__)
+"""
+
+
+@pytest.mark.thorough  # 5 s
+def test_fairseq_needs_no_semaphores():
+    """Some containers have no /dev/shm that can be written."""
+    done = python(WITHOUT_SEMAPHORES.format(script=optional_types.__file__))
+    assert done.stdout.splitlines()[-1:] == ["[[4], [3]] set_trace"], done.stderr
+
+
 ENDS_WHILE_A_WORKER_STARTS = """
 import os, random, signal, time
 import posnet_fairseq.fairseq_plugin.repairs
@@ -192,3 +219,30 @@ def test_no_worker_outlives_a_training_that_is_killed_while_it_starts(tmp_path):
         done = subprocess.run([sys.executable, "-c", ENDS_WHILE_A_WORKER_STARTS, tmp_path], stderr=errors)
         assert done.returncode == -signal.SIGKILL, errors.seek(0) or errors.read()
     wait_until(lambda: not processes_of(tmp_path), "a worker waits for batches")
+
+
+@pytest.mark.parametrize("task", ["translation", "language_modeling"])
+def test_data_of_other_dictionaries_are_refused(tmp_path, task):
+    """fairseq itself would train on the numbers of other words from the second epoch on."""
+    names = ("dict.xx.txt", "dict.yy.txt") if task == "translation" else ("dict.txt",)
+    words = {"first": "abc", "same": "abc", "other": "acb"}
+    for folder, symbols in words.items():
+        (tmp_path / folder).mkdir()
+        for name in names:
+            (tmp_path / folder / name).write_text("".join(f"{symbol} 1\n" for symbol in symbols))
+    languages = {"source_lang": "xx", "target_lang": "yy"} if task == "translation" else {}
+
+    def begin(*folders):
+        data = ":".join(str(tmp_path / folder) for folder in folders)
+        config = TranslationConfig if languages else LanguageModelingConfig
+        return tasks.setup_task(
+            argparse.Namespace(task=task, **dataclasses.asdict(config()) | languages | {"data": data})
+        )
+
+    assert len(begin("first", "same").source_dictionary) == 7
+    with pytest.raises(UsageError, match=rf"other/{names[0]} differs from \S+first/{names[0]}, so its data have other"):
+        begin("first", "same", "other")
+    (tmp_path / "other" / names[0]).unlink()  # as far as it can be known
+    for name in names[1:]:
+        (tmp_path / "other" / name).unlink()
+    begin("first", "other")

@@ -2,7 +2,7 @@
 
 import torch
 
-from support.damaged import changed, put
+from support.damaged import changed, put, zeros
 from support.hostile import Row, play, table, then, write
 
 TWO = "posnet-average run --num 2 --out out.pt"
@@ -25,6 +25,10 @@ def filled(name, number, dtype=torch.float32):
         state["model"][NAME] = torch.full_like(state["model"][NAME], number, dtype=dtype)
 
     return changed(change, name, name)
+
+
+def add_averages(state):
+    state["extra_state"]["ema"] = {name: tensor.to(torch.float8_e5m2) for name, tensor in state["model"].items()}
 
 
 ROWS = [
@@ -60,6 +64,14 @@ ROWS = [
         then(*(filled(name, 1.7e308, torch.float64) for name in (FIRST, SECOND, THIRD))),
     ),
     # Damaged and invented files.
+    refused(
+        "zeros in one of them", "checkpoint_2_10.pt is damaged: its weight .* is not what was written", zeros(SECOND)
+    ),
+    refused(
+        "moving averages of 8 bits",
+        "checkpoint_3_15.pt: among its moving averages .*, the weight .* has numbers of the type torch.float8_e5m2;",
+        changed(add_averages, THIRD, THIRD),
+    ),
     refused("a folder of that name", "is a directory", lambda folder: (folder / "run/checkpoint7.pt").mkdir()),
     refused("no state", "does not say its intervals and its validation", put("extra_state", None)),
     refused("a link to nowhere", "there is no such checkpoint", lambda f: (f / "run/checkpoint7.pt").symlink_to("no")),

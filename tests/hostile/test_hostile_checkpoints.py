@@ -9,11 +9,12 @@ import torch
 
 from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.shared.errors import UsageError
-from support.damaged import changed, one, tar, weight
-from support.hostile import Row, also, play, table
+from support.damaged import changed, one, tar, weight, zeros
+from support.hostile import Row, also, play, table, then
 
 TRANSLATE = "posnet-translate bad.pt --input text/test.xx --pretokenized --beam 1 --max-len-b 2"
 NO_CHECKPOINT = "bad.pt is damaged or no checkpoint"
+DAMAGED = "bad.pt is damaged: its weight .*inner.weight is not what was written"
 EMBEDDING = "encoder.embed_tokens.weight"
 
 
@@ -53,6 +54,12 @@ CONTENTS = [
     ),
     ("no words", weight(lambda w: w[:0].clone(), EMBEDDING), "the checkpoint was trained with 0"),
     ("a weight that is no number", weight(one(math.nan)), "bad.pt: the weight .*inner.weight is infinite or NaN"),
+    (
+        "numbers of 8 bits",
+        weight(lambda w: w.to(torch.float8_e4m3fn)),
+        "has numbers of the type torch.float8_e4m3fn",
+    ),
+    ("zeros in its middle", then(changed(lambda state: None), zeros("bad.pt")), DAMAGED),
     # A size of which no model can be built.
     ("a giant width", option("decoder_embed_dim", 10**9), "-dim 1000000000: give 1 or more, and at most 32,768"),
 ]
@@ -66,7 +73,13 @@ COMMANDS = {
     "plot of a sentence": "posnet-plot weights bad.pt --sentence 'a1 a2' --pretokenized --out figures",
     "bench": "posnet-bench decode --mixers --checkpoints bad.pt --lengths 4 --beams 1 --rounds 1 --size tiny",
 }
-SAMPLE = ("a tar of an old torch", "a text for a number", "ten million layers", "an unknown choice")
+SAMPLE = (
+    "a tar of an old torch",
+    "a text for a number",
+    "ten million layers",
+    "an unknown choice",
+    "zeros in its middle",
+)
 ROWS += also(COMMANDS, SAMPLE, ROWS)
 
 

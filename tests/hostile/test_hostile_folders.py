@@ -102,6 +102,10 @@ def weight(value):
     return weights(lambda tensors: tensors.update({INNER: value(tensors[INNER])}))
 
 
+def of_4_bits(tensor):
+    return torch.zeros(tensor.shape, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+
+
 def larger_shape(folder):
     """A shape that the weights in the file are not enough for."""
     data = (folder / WEIGHTS).read_bytes()
@@ -145,6 +149,7 @@ FOLDERS = [
     ("a pickle", pickled, NO_WEIGHTS),
     ("a larger shape", larger_shape, NO_WEIGHTS),
     ("a weight too much", weights(lambda w: w.update(new=torch.zeros(2))), r"it has new \(2,\), which the model lacks"),
+    ("numbers of 4 bits", weight(of_4_bits), "the weight .* has numbers of the type torch.float4_e2m1fn_x2; those"),
     ("another shape", weight(lambda w: w.T.contiguous()), f"does not fit the options: it has {INNER}"),
     ("no dictionary", gone("dict.xx.txt"), r"model \(the model's folder\) has no dict.xx.txt"),
     ("a dictionary of another size", words, "one dictionary for both languages, and those that are there differ"),

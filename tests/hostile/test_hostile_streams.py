@@ -1,6 +1,7 @@
 """Standard streams, pipes and open files of all commands: closed, full, without a reader, or an input as well."""
 
 import io
+import json
 import os
 import re
 import shlex
@@ -13,7 +14,7 @@ import pytest
 from posnet_fairseq.shared import files
 from posnet_fairseq.shared.errors import UsageError
 from support import commands
-from support.hostile_files import SCORE, TRANSLATE, translated
+from support.hostile_files import CORPUS, SCORE, TRANSLATE, translated
 
 # A line of each command that prints its result.
 PRINTING = {
@@ -27,6 +28,16 @@ PRINTING = {
     "posnet-prepare": "posnet-prepare --list",
     "posnet-score": SCORE,
     "posnet-translate": TRANSLATE,
+}
+# A line of each command that writes files.
+WRITING = {
+    "posnet-average": "posnet-average run --num 1 --out γ.pt",
+    "posnet-export": "posnet-export model.pt --out γ",
+    "posnet-plot": "posnet-plot weights model.pt --out γ",
+    "posnet-precompute": "posnet-precompute model.pt --out γ.pt",
+    "posnet-prepare": f"{CORPUS} --out γ",
+    "posnet-run": "posnet-run corpus --data data --size tiny --runs γ --updates 2 --interval 1 --average 1 --warmup 1 "
+    "--tokens 400 --max-tokens 200 --max-positions 32 --beam 1 --max-len-a 0 --max-len-b 2 --cpus 1 train average",
 }
 
 
@@ -97,9 +108,30 @@ def test_streams_of_every_command(script, monkeypatch, capfd, folder):
         assert "standard output is closed" in capfd.readouterr().err
 
 
-def test_every_command_that_prints_is_among_them():
-    writing = {"posnet-average", "posnet-export", "posnet-plot", "posnet-precompute", "posnet-run"}
-    assert set(PRINTING) | writing == set(commands.COMMANDS)
+def test_every_command_is_among_them():
+    assert set(PRINTING) | set(WRITING) == set(commands.COMMANDS)
+
+
+# A locale that is not UTF-8, without Python's ways around it. It is there on every machine.
+NOT_UTF8 = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+
+
+@pytest.mark.parametrize("script", commands.COMMANDS)
+@pytest.mark.quick_cases(1)
+def test_every_command_in_a_locale_that_is_not_utf8(script, folder):
+    """Text that it lacks is printed in another form; names are those of the command line."""
+    given = WRITING.get(script, PRINTING.get(script))
+    if script == "posnet-score":
+        given = given.replace("a=text/test.xx", "é=text/test.xx γ=text/test.yy --out report")
+    environment = os.environ | NOT_UTF8
+    for command in (f"{script} --help", given):
+        path = Path(sys.executable).parent / script
+        done = subprocess.run([path, *command.split()[1:]], cwd=folder, env=environment, capture_output=True, text=True)
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    if script in WRITING:
+        assert list(folder.glob("γ*"))
+    if script == "posnet-score":
+        assert list(json.loads((folder / "report/report.json").read_text())["systems"]) == ["é", "γ"]
 
 
 def test_notes_do_not_get_into_the_output(folder, monkeypatch, capfd):

@@ -28,6 +28,14 @@ def begun(folder):
     shutil.copytree(folder / "run", folder / "trained")
 
 
+def with_words_exchanged(folder):
+    """The first two words of a dictionary."""
+    path = folder / "data/dict.xx.txt"
+    first, second, *others = path.read_text().splitlines(keepends=True)
+    path.unlink()  # stages have the same file
+    path.write_text("".join([second, first, *others]))
+
+
 ROWS = [
     # It diverges; fairseq keeps crash.pt.
     refused("--lr 1e30", "posnet: error: the training diverged", makes=MADE),
@@ -55,6 +63,7 @@ ROWS = [
     refused("--finetune-from-model run", r"--finetune-from-model run is a directory\. Give a checkpoint in it"),
     refused("--encoder-embed-path vectors", "vectors: give a text file .* and 32 numbers", vectors),
     refused("--distributed-world-size 2000", "this machine has .* GPUs", makes=()),
+    refused("--seed 2", "data/dict.xx.txt is not the file that data/dataset.json was made with", with_words_exchanged),
     # What was begun otherwise.
     refused(
         "--arch aposnet_tiny", "trained with --encoder-self-mixer rposnet .* but the options say aposnet", begun, ()

@@ -8,6 +8,7 @@ import sentencepiece
 import torch
 from sentencepiece import sentencepiece_model_pb2
 
+from posnet_fairseq.shared.records import digest
 from support import commands
 from support.damaged import changed, weight
 from support.hostile import Row, play, table, write
@@ -48,8 +49,17 @@ def copied_data(change):
     return before
 
 
+def of_other_data(folder):
+    """A dataset with the same words in another order, in both dictionaries, which are one."""
+    shuffled(folder)
+    card = json.loads((folder / "dataset.json").read_text())
+    for language in ("xx", "yy"):
+        card["files"][f"dict.{language}.txt"]["sha256"] = digest(folder / f"dict.{language}.txt")
+    write("dataset.json", card)(folder)
+
+
 def shuffled(folder):
-    """The same words in another order, in both dictionaries, which are one."""
+    """The same, without the knowledge of the card."""
     lines = (folder / "dict.xx.txt").read_text().splitlines(keepends=True)
     text = "".join(reversed(lines[:20])) + "".join(lines[20:])
     for language in ("xx", "yy"):
@@ -84,11 +94,20 @@ TOGETHER = (f"{ENSEMBLE} --on-long truncate --output out", "12 sentences", 0)
 OTHER_WORDS = "was trained with the dictionary {}/dict.xx.txt, which differs from {}/dict.xx.txt"
 MODELS = [
     Row("other languages", ENSEMBLE, f"{NO_ENSEMBLE}the first translates xx-yy, the second yy-xx", 2, other_languages),
-    Row("other words", ENSEMBLE, OTHER_WORDS.format("other", "data"), before=copied_data(shuffled)),
+    Row("other words", ENSEMBLE, OTHER_WORDS.format("other", "data"), before=copied_data(of_other_data)),
     Row("the same words elsewhere", *TOGETHER, copied_data(lambda folder: None), ("out",)),
     Row("other lengths", *TOGETHER, changed(shorten, target="other.pt"), ("out",)),
     Row(
-        "another dictionary", f"{TRANSLATE} --data other", OTHER_WORDS.format("data", "other"), 2, copied_data(shuffled)
+        "another dictionary",
+        f"{TRANSLATE} --data other",
+        OTHER_WORDS.format("data", "other"),
+        before=copied_data(of_other_data),
+    ),
+    Row(
+        "a dictionary that was exchanged",
+        TRANSLATE,
+        "data/dict.xx.txt is not the file that data/dataset.json was made with. Copy it again",
+        before=lambda folder: shuffled(folder / "data"),
     ),
     Row("infinite in 16 bits", f"{LARGE} --dtype fp16", f"{INFINITE}Choose --dtype float32", before=in_float16),
     Row("infinite in 32 bits", LARGE, f"{INFINITE}Take an earlier checkpoint", before=huge),
@@ -127,6 +146,26 @@ CODES = f"{TRANSLATE} --bpe-codes codes"
 BAD_PIECES, BAD_CODES = "piece.model is damaged or no sentencepiece model", "codes holds no BPE codes as subword-nmt"
 COMPANIONS = [
     Row("sentencepiece cut between pieces", PIECES, BAD_PIECES, before=cut_between_pieces),
+    Row(
+        "codes of other data",
+        CODES,
+        "--bpe-codes codes is not codes.bpe, which data/dataset.json says that the text was split by. Leave the option",
+        before=write("codes", "#version: 0.2\na 1</w>\n"),
+    ),
+    Row(
+        "pieces for a model of codes",
+        PIECES,
+        "--sentencepiece-model piece.model is not codes.bpe, which data/dataset.json says that the text was split by",
+        before=write("piece.model", sentencepiece_model()),
+    ),
+    Row(
+        "codes of the data under another name",
+        f"{CODES} {QUICK} --output out",
+        "12 sentences",
+        0,
+        lambda folder: shutil.copy(folder / "data/codes.bpe", folder / "codes"),
+        ("out",),
+    ),
     Row("a text for codes", CODES, f"{BAD_CODES}.*invalid line 1", before=write("codes", "a text of words\n" * 9)),
     Row("a card that names no codes", TRANSLATE, "data/none: there is no such file", before=without_codes),
     Row(

@@ -9,7 +9,7 @@ import pytest
 from subword_nmt.learn_bpe import learn_bpe
 
 from posnet_fairseq import api
-from posnet_fairseq.cli import export
+from posnet_fairseq.cli import export, translate
 from posnet_fairseq.generation import load_language_model
 from posnet_fairseq.inference.model_folder import files_of_data
 from posnet_fairseq.inference.search.search_settings import SearchSettings
@@ -178,3 +178,37 @@ def test_documented_examples(path, monkeypatch, capsys):
     for line, code in blocks:
         exec(compile("\n" * (line - 1) + code, "docs/python-api.md", "exec"), names)
     assert capsys.readouterr().out
+
+
+def test_spaces_around_a_line_stand_around_its_translation(model, path, tmp_path, capsys):
+    """Whatever the data do with spaces: the model reads none of these."""
+    spaces = [("  ", ""), ("", " "), ("\ufeff\t", "\u00a0\u200b"), ("", "")]
+    lines, search = [f"{before}w1 w2{after}" for before, after in spaces], {"beam": 2, "max_len_b": 9}
+    plain = model.translate("w1 w2", nbest=2, **search)
+    for (before, after), found in zip(spaces, model.translate(lines, nbest=2, **search), strict=True):
+        expected = [dataclasses.replace(each, text=f"{before}{each.text}{after}") for each in plain]
+        assert found == expected
+    assert model.translate(" \u00a0") == ""
+    known = model.translate("w1 w2", prefix="w3", **search)
+    assert model.translate(" w1 w2", prefix=" w3 ", **search) == f" {known}"
+    for given in ("w3", " w3\u00a0"):
+        scored = model.score(" w1 w2", given)
+        assert (scored.text, scored.score) == (given, model.score("w1 w2", "w3").score)
+    # The same by the command, in every way.
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines), newline="")
+    options = [str(path), "--beam", "2", "--max-len-b", "9", "--input", str(tmp_path / "in")]
+    expected = [f"{before}{plain[0].text}{after}" for before, after in spaces]
+    for more in ([], ["--processes", "2", "--max-tokens", "9"], ["--stream"], ["--json"]):
+        translate.main([*options, *more])
+        found = capsys.readouterr().out.split("\n")[:-1]
+        assert [json.loads(line)["text"] if "--json" in more else line for line in found] == expected
+
+
+def test_unknown_parts_of_sources_are_noted(path, tmp_path, capsys):
+    """Also of a text that another dictionary or other subwords would fit."""
+    (tmp_path / "in").write_text("w1 w2\nПривет\n\nw1 </s> w2\n")
+    translate.main([str(path), "--beam", "1", "--max-len-b", "3", "--input", str(tmp_path / "in")])
+    note = "posnet-translate: lines 2, 4: the model's vocabulary lacks a part, which becomes <unk>"
+    assert note in capsys.readouterr().err.split("\n")
+    found = api.load(path, pretokenized=True).translate("w1 </s> w2", nbest=1, beam=1, max_len_b=3)
+    assert found[0].source_tokens == ("w1", "<unk>", "w2", "</s>")

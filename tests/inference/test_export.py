@@ -137,6 +137,8 @@ def test_subwords(data, tmp_path, given):
         write_card(data, sentencepiece_model="p.model")
     else:
         arguments = [given, str({"--bpe-codes": data / "codes.bpe"}.get(given, pieces))]
+        if given == "--sentencepiece-model":  # the card would tell of other subwords
+            (data / "dataset.json").unlink()
     path = checkpoint(data / "averaged.pt", "rposnet")
     text = {arguments[0][2:].replace("-", "_"): arguments[1]} if arguments else {}
     before = api.load(path, **text).translate("W1 w2-w3", nbest=1, **SEARCH)
@@ -228,8 +230,17 @@ def test_a_folder_is_written_whole_or_not_at_all(data, capsys, monkeypatch):
         {"mixer": "rposnet"},
         {"mixer": "aposnet", "cross_mixer": "arposnet", "length_ratio": "1.25"},
         {"mixer": "lightconv", "lightconv_global_context": True, "position_embedding": "none"},
+        {"mixer": "attention", "decoder_self_mixer": "gated_deltanet"},
+        {"mixer": "attention", "decoder_self_mixer": "linear_attention"},
+        {
+            "mixer": "attention",
+            "encoder_self_mixer": "lightconv,attention",
+            "decoder_self_mixer": "attention,rposnet",
+            "cross_mixer": "rposnet,attention",
+            "length_ratio": "1.25",
+        },
     ],
-    ids=lambda options: options["mixer"],
+    ids=lambda options: options.get("decoder_self_mixer", options["mixer"]),
 )
 @torch.no_grad()
 @pytest.mark.thorough  # 11 s each: traces a model

@@ -192,10 +192,14 @@ def test_cut_anywhere_the_whole_windows_stay(tmp_path):
         cut.close()
         assert (tmp_path / "cut").read_text() == "output 0\n☃\noutput 1\n☃\noutput 2\n☃\n"
         assert not (tmp_path / "cut.partial").exists()
-    for damaged in (b"7", b"{}", b'{"texts": 7, "lines": []}'):
+    deep = b"[" * 5000 + b"]" * 5000
+    for damaged in (b"7", b"{}", b'{"texts": 7, "lines": []}', deep, b'{"texts": "", "lines": [], "more": %b}' % deep):
         (tmp_path / "cut.partial").write_bytes(data[: ends[1]] + damaged + b"\n")
         with contextlib.closing(finished(tmp_path / "cut")) as cut:
             assert [cut.has(each) for each in texts] == [True, False, False]
+    (tmp_path / "cut.partial").write_bytes(data[: ends[0] - 2] + b', "more": %b}\n' % deep + data[ends[0] :])
+    with contextlib.closing(finished(tmp_path / "cut")) as cut:
+        assert not cut.has(texts[0])
 
 
 def test_no_two_processes_write_the_same(tmp_path):

@@ -5,6 +5,7 @@ import torch
 
 from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.mixers.bases.banded import BandedMixer
+from posnet_fairseq.mixers.bases.recurrent import RecurrentMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops import band, chunks
 from posnet_fairseq.registry import get_mixer
@@ -44,7 +45,9 @@ def test_law(case, law):
 
 @pytest.mark.parametrize("case", STEPPING, ids=str)
 def test_steps(case):
-    laws.steps_equal_the_full_pass(build_case(case))
+    model = build_case(case)
+    # A head of few features that nearly cancel is divided by its small norm, and so is the rounding of float32.
+    laws.steps_equal_the_full_pass(model.double() if issubclass(get_mixer(case.mixer), RecurrentMixer) else model)
 
 
 LINEAR = [case for case in mixer_cases() if issubclass(get_mixer(case.mixer), BandedMixer)]

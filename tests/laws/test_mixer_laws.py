@@ -63,6 +63,7 @@ IN_STEPS = [
     step_laws.steps_equal_the_full_pass,
     step_laws.steps_equal_the_full_pass_to_the_last_position,
     step_laws.hypotheses_that_move_keep_their_past,
+    step_laws.the_state_has_the_size_that_is_declared,
     step_laws.positions_of_its_own_serve_both_ways,
     mixer_laws.the_future_changes_nothing,
     mixer_laws.hypotheses_drop_weights_of_their_own,

@@ -102,7 +102,7 @@ def test_hidden_pairs_are_not_mixed(name):
             close(one(query, memory, attn_mask=same), mixed)
         read = memory if memory is not None else query
         (gradient,) = torch.autograd.grad(mixed[:, 2].sum(), read)
-        assert not gradient[:, :2].any()
+        assert gradient[:, :2].abs().max() < 1e-12  # sums over gates of tokens round
         assert gradient[:, 2].any()
 
 

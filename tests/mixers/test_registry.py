@@ -2,7 +2,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import torch
 
+import posnet_fairseq as posnet
 from posnet_fairseq import registry
 from posnet_fairseq.mixers.attention import Attention
 from posnet_fairseq.mixers.bases import Options, option
@@ -11,6 +13,9 @@ from posnet_fairseq.mixers.bases.mixer_settings import PLACES
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer, mixer_names, register_mixer
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.transformer.architectures import archs
+from posnet_fairseq.transformer.model_options import translation_model_fields
+from support.checkpoints import checkpoint
 
 
 @pytest.fixture
@@ -104,3 +109,53 @@ def test_an_option_means_the_same_everywhere(clean_registry):
 
     with pytest.raises(ValueError, match=r"'clip_distance': .*Other declares it differently"):
         register_mixer("other")(type("Other", (Attention,), {"Config": Config}))
+
+
+def test_mixers_have_no_options_of_models(clean_registry):
+    @dataclass
+    class Config(Options):
+        encoder_layers: int = option("of the model, too", default=3)
+
+    with pytest.raises(ValueError, match=r"'encoder_layers': .*Other declares it, and models have it already"):
+        register_mixer("other")(type("Other", (Attention,), {"Config": Config}))
+
+
+def late(default, **attributes):
+    """A mixer as a cell of a notebook defines and registers it, each time that it is run."""
+
+    @dataclass
+    class Config(Options):
+        late_distance: int = option(f"its help, with {default}", default=default)
+
+    return register_mixer("late")(type("Late", (Attention,), {"Config": Config, "__module__": "a_cell", **attributes}))
+
+
+def test_a_mixer_is_registered_at_any_time_and_again_after_it_was_edited(clean_registry, tmp_path):
+    before = dict(registry._MIXERS)
+    late(3)
+    path = checkpoint(tmp_path / "late.pt", "late", late_distance=5)
+    content = torch.load(path, weights_only=True)
+    torch.save(content | {"cfg": content["cfg"] | {"common": {"user_dir": "/somewhere/my_mixers"}}}, path)
+    edited = registry._MIXERS.copy()
+    registry._MIXERS.clear()
+    registry._MIXERS.update(before)
+    assert "late_tiny" not in archs()
+    with pytest.raises(UsageError, match=r"late_tiny of the plugin my_mixers.* in Python, import my_mixers first\.$"):
+        posnet.load(path)
+    registry._MIXERS.update(edited)
+    assert "late_tiny" in archs()
+    assert "late_distance" in {each.name for each in translation_model_fields()}
+    cls = late(4)
+    assert get_mixer("late") is cls
+    assert {each.default for each in registry.option_fields().values() if each.name == "late_distance"} == {4}
+    assert posnet.build_mixer("late", 8, 2, 16).settings.options.late_distance == 4
+    assert any(type(module) is cls for module in posnet.load(path, pretokenized=True)._models[0].modules())
+    with pytest.raises(ValueError, match=r"Late cannot take a name that belongs to a_cell\.Late"):
+        late(3, __module__="another")
+
+
+def test_parsers_of_fairseq_that_are_made_are_told(clean_registry, monkeypatch):
+    monkeypatch.setattr(registry, "_parsed", registry._MIXERS)
+    with pytest.warns(UserWarning, match=r"'late': a_cell\.Late comes too late for fairseq's own commands"):
+        late(3)
+    assert get_mixer("late").name == "late"

@@ -30,7 +30,7 @@ def test_every_mixer(case):
     assert first.mixer == case.mixer
     values_have_matrices = "translution" in case.mixer and dict(case.options).get("translution_on", "qkv").endswith("v")
     assert (first.query_gates is not None) == (case.gate == "gelu" and not values_have_matrices)
-    if case.mixer == "fouriernet":
+    if case.mixer in ("fouriernet", "ssru"):
         assert first.weights is None
         return
     N, M = len(NAMES[case.place][0]), len(NAMES[case.place][1])
@@ -38,7 +38,7 @@ def test_every_mixer(case):
         assert mixing.weights.shape == (4, N, M)
         if case.place == "decoder":
             assert mixing.weights.isnan().equal(torch.ones(N, N, dtype=torch.bool).triu(1).expand(4, -1, -1))
-        if mixing.energies is not None and mixing.mixer != "gpsa":  # whose weights are those of tokens in part only
+        if mixing.energies is not None and mixing.mixer not in ("gpsa", "differential"):  # of two softmaxes
             softmax = mixing.energies.nan_to_num(-math.inf).softmax(dim=-1)
             torch.testing.assert_close(softmax, mixing.weights.nan_to_num(0))
         if mixing.added is not None:

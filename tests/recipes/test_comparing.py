@@ -181,6 +181,8 @@ def test_what_models_differ_in_besides_the_mixer_is_said(tmp_path):
         "alike": ("rposnet", {"gate": "none", "position_embedding": "sinusoidal", "clip_distance": 2}),
         "fouriernet": ("fouriernet", {}),
         "cross": ("attention", {"cross_mixer": "relative", "dropout": 0.1}),
+        "hybrid": ("attention", {"encoder_self_mixer": "lightconv,attention", "decoder_gate": "gelu"}),
+        "same": ("attention", {"encoder_self_mixer": "shaw,shaw", "decoder_self_mixer": "shaw"}),
     }
     paths = {name: checkpoint(tmp_path / f"{name}.pt", mixer, **more) for name, (mixer, more) in systems.items()}
     assert comparison.differences(paths, "base") == [
@@ -189,7 +191,11 @@ def test_what_models_differ_in_besides_the_mixer_is_said(tmp_path):
         "Other differences from base: fouriernet has --decoder-self-mixer attention (base: as the encoder).",
         "Other differences from base: cross has --attention-dropout 0.1 (base: 0.0), --cross-mixer relative "
         "(base: attention) and --dropout 0.1 (base: 0.0).",
+        "Other differences from base: hybrid has --decoder-self-mixer attention (base: as the encoder), "
+        "--encoder-self-mixer lightconv+attention (base: the same in all layers) and --gate glu+none in the encoder "
+        "and gelu in the decoder (base: none).",
     ]
+    assert comparison.gate(paths["hybrid"].rename(tmp_path / "precomputed.pt").parent) == "glu+none"
     assert comparison.gate(paths["rposnet"].rename(tmp_path / "precomputed.pt").parent) == "gelu"
 
 

@@ -153,6 +153,16 @@ def test_what_does_not_fit_is_refused_before_the_training(world, name, more, sen
         check(world, model_of(world, name=name), **more)
 
 
+def test_a_checkpoint_of_a_version_without_an_option_has_its_default(world, tmp_path):
+    state = torch.load(model_of(world), weights_only=False)
+    for name in ("compile", "encoder_gate", "encoder_position_embedding", "decoder_position_embedding"):
+        del state["cfg"]["model"][name]
+    torch.save(state, tmp_path / "old.pt")
+    check(world, tmp_path / "old.pt", "--compile")
+    with pytest.raises(UsageError, match=r"--decoder-position-embedding: None there, sinusoidal here"):
+        check(world, tmp_path / "old.pt", "--decoder-position-embedding sinusoidal")
+
+
 def test_dictionaries_of_another_size_are_found_where_the_model_s_own_are_gone(world, tmp_path):
     state = torch.load(model_of(world), weights_only=False)
     state["cfg"]["task"]["data"] = str(tmp_path / "gone")

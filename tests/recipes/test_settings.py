@@ -9,6 +9,7 @@ import pytest
 
 from posnet_fairseq.cli.run import TARGETS, _set_up_processes, find_target, main
 from posnet_fairseq.runs import parsers
+from posnet_fairseq.runs.commands import tried
 from posnet_fairseq.runs.run_settings import STAGES, RunSettings, hyperparameters
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.transformer.sizes import SIZES
@@ -50,6 +51,17 @@ def test_stages_and_flags_may_be_mixed():
     assert (found.stages, found.mixer, found.tensorboard) == (("train", "score"), "shaw", True)
     assert found.options == "--shaw-values"
     assert read().stages == read("train", "all").stages == STAGES
+
+
+def test_mixers_of_places_are_options_of_the_training_and_name_the_run(folder):
+    found = read("--size", "tiny", "--encoder-self-mixer", "lightconv,lightconv, attention", "--cross-mixer", "rposnet")
+    assert found.run.name == "rposnet_encoder.lightconv-2+attention_cross.rposnet_tiny_s1"
+    chosen = ["--encoder-self-mixer", "lightconv,lightconv,attention", "--cross-mixer", "rposnet"]
+    assert found.model_options == chosen
+    assert " ".join(chosen) in " ".join(tried(found))
+    assert read("--name", "mine", "--decoder-self-mixer", "shaw").system == "mine"
+    (folder / "run.yaml").write_text("encoder-self-mixer: [shaw, rope]\n")
+    assert read("--config", "run.yaml").encoder_self_mixer == "shaw,rope"
 
 
 def test_file_has_the_settings_that_no_flag_gives(folder):
@@ -148,6 +160,9 @@ def test_values(parse, good, bad):
         (["wmt14.en-de", "--options=--best-checkpoint-metric loss"], "the recipe sets --best-checkpoint-metric, or"),
         (["wmt14.en-de", "--options=--keep-interval-updates 1"], "the recipe sets --keep-interval-updates, or"),
         (["wmt14.en-de", "--options=--x 'a b'"], "quotes are not understood there"),
+        (["wmt14.en-de", "--cross-mixer", "shaw", "--options=--x --cross-mixer=irpe"], "--options has it, too"),
+        (["wmt14.en-de", "--encoder-self-mixer", "shaw,roep"], "--encoder-self-mixer roep: .* Did you mean rope?"),
+        (["corpus", "--data", "x", "--decoder-self-mixer", "shaw,rope," * 22], "too long. Give the run a name"),
         (["wmt14.en-de", "train", "train"], "stage train train: give one or more"),
         (["wmt14.en-de", "--cpus", "1", "--precision", "fp16"], "--precision fp16: CPUs train in fp32 or bf16"),
         (["quickstart", "--jobs", "2", "--nodes", "2"], "--jobs 2: runs on several machines .* Leave it out"),

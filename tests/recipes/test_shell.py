@@ -6,6 +6,7 @@ import re
 import shutil
 import stat
 import subprocess
+from hashlib import sha256
 
 import pytest
 import torch
@@ -249,6 +250,20 @@ def test_two_vocabularies_leave_two_embeddings(shown, tmp_path):
     assert "--share-all-embeddings" in shown("corpus", "train", "--data", "data")
     (folder / "dict.en.txt").write_text("other 1\n")
     assert "--share-decoder-input-output-embed" in shown("corpus", "train", "--data", "data")
+
+
+def test_a_dictionary_that_was_exchanged_is_noticed_before_every_stage(shown, tmp_path):
+    content = b"word 1\nother 1\n"
+    hashes = {f"dict.{language}.txt": {"sha256": sha256(content).hexdigest()} for language in ("de", "en")}
+    folder = card(tmp_path / "data", files=hashes)
+    (folder / "test.de").touch()
+    for language in ("de", "en"):
+        (folder / f"dict.{language}.txt").write_bytes(content)
+    shown("corpus", "--data", "data")
+    (folder / "dict.en.txt").write_text("other 1\nword 1\n")
+    for stage in ("train", "translate", "score"):
+        said = shown("corpus", stage, "--data", "data", code=2)
+        assert "data/dict.en.txt is not the file that data/dataset.json was made with. Copy it again" in said
 
 
 def test_a_card_without_languages_is_one_sentence(shown, tmp_path):

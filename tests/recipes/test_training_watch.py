@@ -14,6 +14,7 @@ from posnet_fairseq.runs.before_training import repair
 from posnet_fairseq.runs.training import COPIES, best_validation, most_kept, records, remove_old
 from posnet_fairseq.shared.errors import UsageError
 from support.checkpoints import checkpoint
+from support.damaged import zeros
 
 VALID = '2026 | INFO | valid | {{"valid_ppl": "{}", "valid_num_updates": "{}"}}\n'
 
@@ -84,6 +85,9 @@ def test_half_a_last_checkpoint_is_replaced(tmp_path):
     last.write_bytes(whole)
     assert repair(tmp_path) == []
     last.write_bytes(whole[: len(whole) // 2])
+    assert "checkpoint_1_20.pt has taken its place" in repair(tmp_path)[0]
+    assert last.read_bytes() == whole
+    zeros("checkpoint_last.pt")(tmp_path)
     assert "checkpoint_1_20.pt has taken its place" in repair(tmp_path)[0]
     assert last.read_bytes() == whole
 

@@ -56,7 +56,7 @@ def test_the_true_cause_is_named(tmp_path, monkeypatch, number):
 def test_parallel_files_have_equally_many_lines(tmp_path):
     (tmp_path / "a").write_text("1\n2\n")
     (tmp_path / "b").write_text("1\n")
-    with pytest.raises(UsageError, match=r"a has 2 lines, .*b has 1 lines"):
+    with pytest.raises(UsageError, match=r"a has 2 lines, .*b has 1 line"):
         read_parallel(tmp_path / "a", tmp_path / "b")
 
 

@@ -3,9 +3,11 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 
 import pytest
 
+from posnet_fairseq.shared.processes import elsewhere, in_order
 from support.commands import ROOT
 from support.signals import PATIENCE, default_signals, is_alive, wait_until
 
@@ -45,6 +47,66 @@ def test_no_process_outlives_its_parent(how):
         parent.send_signal(how)
     assert parent.returncode == -how
     wait_until(lambda: not any(map(is_alive, workers)), "a worker lives on")
+
+
+@pytest.fixture
+def _no_semaphores(monkeypatch):
+    """As without a /dev/shm that can be written."""
+
+    def refused(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("multiprocessing.synchronize.SemLock.__init__", refused)
+
+
+@pytest.mark.usefixtures("_no_semaphores")
+def test_processes_need_no_semaphores():
+    """Some containers have no /dev/shm that can be written."""
+    assert list(in_order(abs, range(-20, 0), 2)) == [*range(20, 0, -1)]
+    assert elsewhere(abs, -3) == 3
+
+
+def test_items_and_results_may_be_larger_than_pipes():
+    sizes = [1, 10**6, 10, 10**5, 10**6, 1] * 2
+    assert list(in_order(lambda item: item + item, (bytes(size) for size in sizes), 2)) == [bytes(2 * n) for n in sizes]
+
+
+def test_few_items_are_taken_ahead():
+    taken = []
+    results = in_order(abs, (taken.append(item) or item for item in range(100)), 2)
+    for done in range(20):
+        assert next(results) == done
+        assert len(taken) <= done + 8
+    results.close()
+
+
+class Unpicklable(Exception):
+    def __init__(self, one, two):
+        super().__init__(one)
+
+
+def raises(item):
+    raise Unpicklable("a", "b") if item == 2 else OSError(2, "No such file", "x") if item == 3 else ValueError(item)
+
+
+@pytest.mark.parametrize(
+    ("item", "kind", "text"), [(1, ValueError, "1"), (2, RuntimeError, "Unpicklable: a"), (3, OSError, "No such file")]
+)
+def test_errors_tell_where_they_were_raised(item, kind, text):
+    with pytest.raises(kind, match=text) as raised:
+        list(in_order(raises, [item], 2))
+    assert "in raises" in "".join(traceback.format_exception(raised.value))
+
+
+def test_results_come_before_the_error_of_a_later_item():
+    def items():
+        yield from (-1, -2)
+        raise ValueError("of the third")
+
+    results = in_order(abs, items(), 2)
+    assert [next(results), next(results)] == [1, 2]
+    with pytest.raises(ValueError, match="of the third"):
+        next(results)
 
 
 def run_as_file(folder, text):

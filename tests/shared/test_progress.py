@@ -55,7 +55,7 @@ def test_a_log_has_no_bars_whatever_the_colors(clock, capsys, monkeypatch):
     with ProgressReporter().stage("train", "updates", 10) as bar:
         clock[0] += 10
         bar.move_to(10)
-    assert capsys.readouterr().err == "train            10.0 s, 10 updates, 1 updates/s\n"
+    assert capsys.readouterr().err == "train            10.0 s, 10 updates, 1 update/s\n"
 
 
 def test_results_beside_a_bar_on_a_terminal_reach_their_file(tmp_path):

@@ -1,15 +1,20 @@
 """Strict reading of JSON and YAML, and the sentences about values that are not of their type."""
 
+import json
 import math
+import re
 from argparse import Namespace
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
+import yaml
 
+from posnet_fairseq.shared import schema
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.schema import PlainLoader, check_numbers, read_json, read_yaml
+from posnet_fairseq.shared.schema import PlainLoader, TextLoader, check_numbers, read_json, read_yaml
+from support.commands import ROOT
 
 
 @dataclass
@@ -37,6 +42,7 @@ def refusal(read, *arguments):
         ("\udcff", " is no JSON: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte."),
         ('{"a": 1, "b": {"c": 1, "d": 2, "c": 1}}', " is no JSON: 'c' is there twice."),
         ("[" * 100_000, " is no JSON: it is nested too deeply."),
+        ("[" * 101 + "]" * 101, " is no JSON: it is nested too deeply."),
         ("NaN", " is no JSON: NaN is no finite number of at most 40 digits."),
         (f"-{'9' * 400}", f" is no JSON: -{'9' * 49} is no finite number of at most 40 digits."),
         ("[1]", ": it is [1], it should be a mapping."),
@@ -58,10 +64,39 @@ def test_json_that_is_none_or_not_of_its_type(tmp_path, text, sentence):
 
 def test_json_of_its_type(tmp_path):
     path = tmp_path / "run.json"
+    for text in ("7", '"a"', "[" * 100 + "]" * 100):
+        path.write_text(text)
+        assert read_json(path) == json.loads(text)
     path.write_text(
         '{"seed": 1, "scores": {"b": [1, 2.5, -3e2]}, "case": {"de": {"lower": true}}}', encoding="utf-8-sig"
     )
     assert read_json(path, Run) == Run(1, "tiny", {"b": [1.0, 2.5, -300.0]}, {"de": Case(True)})
+
+
+# Ten aliases of ten aliases of ..., each of which is one value in memory: 10 ** 20 texts.
+LAUGHS = "a0: &a0 ha\n" + "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 21))
+CHAIN = "a: &a0 {}\n" + "\n".join(f"{n}: &a{n + 1} [*a{n}]" for n in range(150))
+
+
+@pytest.mark.parametrize("loader", [TextLoader, PlainLoader])
+@pytest.mark.parametrize(
+    "text", [LAUGHS, LAUGHS.replace("ha", "{a: 1}").replace("[", "{<<: [").replace("]", "]}"), "- a\n" * 500 + "- ["]
+)
+def test_yaml_of_too_many_values_is_refused_soon(monkeypatch, text, loader):
+    """Also where << merges what the aliases stand for, and without aliases, before the end is read."""
+    monkeypatch.setattr(schema, "_MOST_NODES", 500)
+    with pytest.raises(yaml.YAMLError, match="has more than 100,000 values"):
+        yaml.load(text, loader)
+
+
+def test_all_readers_have_the_same_guards():
+    """What else calls json.loads has made the text itself, or is run without posnet (machines.py)."""
+    for folder in ("posnet_fairseq", "eval", "data_prep"):
+        for path in (ROOT / folder).rglob("*.py"):
+            found = re.findall(r"(?:json\.loads?|json\.decode|yaml\.\w*load)\(.*", path.read_text(encoding="utf-8"))
+            others = [each for each in found if not each.startswith("json.loads(json.dumps(")]
+            assert not others or path.name in ("schema.py", "comet.py", "machines.py"), path
+            assert path.name != "comet.py" or all("PlainLoader" in each for each in others)
 
 
 @pytest.mark.parametrize(
@@ -71,6 +106,9 @@ def test_json_of_its_type(tmp_path):
         ("seed: 1\nsize: big\nseed: 1", " is not YAML in line 3: 'seed' is there twice."),
         ("scores: &a {x: *a}", " is not YAML in line 1: found unconstructable recursive node."),
         ("[" * 5000, " is not YAML: it is nested too deeply."),
+        ("[" * 101 + "]" * 101, " is not YAML: it is nested too deeply."),
+        (LAUGHS, " is not YAML: it has more than 100,000 values, with its aliases in full."),
+        (CHAIN, " is not YAML: it is nested too deeply."),
         (f"seed: {'9' * 400}", f": seed is '{'9' * 49}, it should be a whole number <= 9."),
     ],
 )  # fmt: skip

@@ -30,12 +30,12 @@ def model_options(mixer="attention", size="tiny", **options):
     return options_of(mixer, size, MAX_POSITIONS, **{**small, "dropout": 0.0, **options})
 
 
-def language_model_options(mixer, add_bos_token=False):
+def language_model_options(mixer, add_bos_token=False, **more):
     """Of a small one, with blocks of MAX_POSITIONS tokens, the first symbol included."""
     shape = {"layers": 2, "embed_dim": 16, "ffn_embed_dim": 32, "attention_heads": 4}
     options = {f"decoder_{name}": value for name, value in shape.items()}
     blocks = {"tokens_per_sample": MAX_POSITIONS - add_bos_token, "add_bos_token": add_bos_token}
-    cfg = Namespace(**blocks, dropout=0.0, **options)
+    cfg = Namespace(**{**blocks, "dropout": 0.0, **options, **more})
     apply_gpt_arch(cfg, mixer, "a")
     return cfg
 

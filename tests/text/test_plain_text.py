@@ -8,6 +8,7 @@ import zipfile
 
 import pytest
 
+from posnet_fairseq.inference.translation import BLANK, UNSCORED, Printing, Translation
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text.plain import PlainText, iterate_text
 from support.markup import sgml, xml
@@ -58,6 +59,53 @@ def test_other_formats_are_named(tmp_path, content, expected):
         list(iterate_text(path))
 
 
+TRANSLATIONS = [
+    Translation(text, -1.5, tokens, ("▁a", "▁b", "</s>"), None, alignment, (-0.25,) * len(tokens))
+    for text, tokens, alignment in (
+        ("a ||| b 1-1", ("▁a", "|||", "▁b", "</s>"), ((0, 0), (1, 2))),
+        ('"c" ||| -0.500000', ("▁c", "</s>"), ()),
+        ("7", ("▁7", "</s>"), ((0, 0),)),
+    )
+]
+OUTPUTS = [[BLANK], [TRANSLATIONS[0]], [UNSCORED], [TRANSLATIONS[2], TRANSLATIONS[1]], [TRANSLATIONS[1]]]
+
+
+@pytest.mark.parametrize("nbest", [None, 2])
+@pytest.mark.parametrize("alignment", [None, "subwords", "words"])
+@pytest.mark.parametrize("per_token", [False, True])
+@pytest.mark.parametrize("json", [False, True])
+def test_annotated_translations_are_read_as_their_text(tmp_path, nbest, alignment, per_token, json):
+    """Whatever posnet-translate prints beside the text; of several translations of a line the best."""
+    printing = Printing(nbest, alignment, json, per_token)
+    outputs = OUTPUTS if nbest else [several[:1] for several in OUTPUTS]
+    path = tmp_path / "file"
+    path.write_bytes(data(line for number, several in enumerate(outputs) for line in printing.lines(number, several)))
+    assert list(iterate_text(path)) == [several[0].text for several in outputs]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["0 ||| a ||| -0.500000", "b"], "file, line 2: posnet-translate prints no such line"),
+        (["a b ||| 0-0 1-1", "0 ||| a ||| -0.500000"], "file, line 2: posnet-translate prints no such line"),
+        (["0 ||| a ||| -0.500000", "a b ||| 0-0 1-1"], "file, line 2: posnet-translate prints no such line"),
+        (["0 ||| a ||| -0.500000", "2 ||| b ||| -0.500000"], "file, line 2: it has number 2 where 1 should be"),
+        (["1 ||| b ||| -0.500000"], "file, line 1: it has number 1 where 0 should be"),
+        (["0 ||| a ||| -0.500000", "1 ||| b ||| -0.500000"] * 2, "file, line 3: it has number 0 where 2 should be"),
+        (['{"line": 0, "text": "a"}', '{"line": 1, "text": "a'], "file, line 2: it is no JSON"),
+        (['{"line": 0, "text": "a\\nb"}'], "file, line 1: posnet-translate prints no such line"),
+        (["-0.500000", "-1.500000"], "file has a number in each line"),
+        (["-0.500000 ||| a </s> ||| -0.400000 -0.100000"] * 2, "file has a number in each line"),
+        (["a b ||| c d", "", "e ||| f"], r"file has \|\|\| in each line"),
+    ],
+)
+def test_what_is_no_text_is_refused(tmp_path, lines, expected):
+    path = tmp_path / "file"
+    path.write_bytes(data(lines))
+    with pytest.raises(UsageError, match=expected):
+        list(iterate_text(path))
+
+
 @pytest.mark.parametrize(("spaced", "tokenized"), [(3, False), (4, True)])
 def test_what_looks_tokenized(spaced, tokenized):
     assert PlainText(["a b ."] * spaced + ["a b."] * (10 - spaced)).is_tokenized == tokenized
@@ -69,7 +117,21 @@ def test_an_entity_breaks_no_line(tmp_path):
     assert list(iterate_text(path)) == ["a b", "c d"]
 
 
-@pytest.mark.parametrize("lines", [["a\tb"], ["a\tb", "c d"], ["<b>a</b>", "<seg id=1>a</seg>"], ["BZh9 a"], [], [""]])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["a\tb"],
+        ["a\tb", "c d"],
+        ["<b>a</b>", "<seg id=1>a</seg>"],
+        ["BZh9 a"],
+        [],
+        [""],
+        ["a ||| b", "c"],
+        ["a ||| ", "c"],
+        ["0.500000", "a"],
+        ['{"line": 0}', "a"],
+    ],
+)
 def test_plain_text_stays(tmp_path, lines):
     path = tmp_path / "file"
     path.write_bytes(data(lines))

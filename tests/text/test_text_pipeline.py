@@ -8,7 +8,7 @@ from posnet_fairseq.text import subwords
 from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.pipeline import pipeline_of
 from posnet_fairseq.text.subwords import Merges
-from posnet_fairseq.text.tokenizers import TOKENIZERS, Tokenizer
+from posnet_fairseq.text.tokenizers import TOKENIZERS, Tokenizer, spaces_around
 
 
 @pytest.fixture
@@ -110,3 +110,50 @@ def test_a_bad_card_is_one_sentence(tmp_path, entries):
     (tmp_path / "dataset.json").write_text(json.dumps(ENTRIES | entries))
     with pytest.raises(UsageError, match=r"dataset\.json is no card of a dataset"):
         DatasetCard.read(tmp_path)
+
+
+# Lines that look like, and are read as, "Open the file."
+LIKE_PLAIN = {
+    "a space in front": " Open the file.",
+    "a space behind": "Open the file. ",
+    "spaces inside": "Open  the   file.",
+    "no-break spaces": "Open\u00a0the\u202ffile.\u00a0",
+    "tabs and other white space": "\tOpen\u2009the\u3000file.\r",
+    "zero-width spaces": "\u200bOpen the \u200bfi\u200ble.\u200b",
+    "soft hyphens": "Open the fi\u00adle.",
+    "a byte order mark": "\ufeffOpen the file.",
+    "word joiners and marks of direction": "Open\u2060 the \u200efile\u2069.",
+}
+FULLWIDTH = {"a fullwidth stop": "Open the file．", "fullwidth letters and a ligature": "Ｏｐｅｎ　the ﬁle."}
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+@pytest.mark.parametrize("form", ["spaces", "nfkc"])
+def test_normal_forms(tokenizer, form):
+    words = Tokenizer("en", tokenizer, normal_form=form)
+    plain = Tokenizer("en", tokenizer).split("Open the file.")
+    assert {name: words.split(line) for name, line in LIKE_PLAIN.items()} == dict.fromkeys(LIKE_PLAIN, plain)
+    found = [words.split(line) == plain for line in FULLWIDTH.values()]
+    assert found == [form == "nfkc"] * 2
+    assert words.split(" \u200b\u00a0") == ""
+    # Families of emoji and half-spaces of Persian have other meanings without their joiners.
+    assert words.normalized("👩\u200d🚀 ❤\ufe0f می\u200cخوابد") == "👩\u200d🚀 ❤\ufe0f می\u200cخوابد"
+
+
+def test_normal_forms_have_names():
+    with pytest.raises(UsageError, match=r"no normal form 'nfc'\. Choose one of: spaces, nfkc"):
+        Tokenizer("de", normal_form="nfc")
+
+
+def test_spaces_around_lines():
+    for before in ("", " ", "\ufeff\t", "\u200b\u00a0 "):
+        for after in ("", " ", "\u00ad\r", " \u200b"):
+            assert spaces_around(f"{before}a \u00a0b{after}") == (before, "a \u00a0b", after)
+    assert spaces_around("❤\ufe0f ") == ("", "❤\ufe0f", " ")
+    assert spaces_around(" \t") == (" \t", "", "")
+
+
+def test_a_language_model_reads_the_spaces_around_its_text(codes, tmp_path):
+    (tmp_path / "dataset.json").write_text(json.dumps({"bpe_codes": "codes"}))
+    pipeline = pipeline_of(tmp_path, ("", ""))
+    assert pipeline.parts(" a b ") == ("", " a b ", "")

@@ -19,7 +19,7 @@ import torch
 from posnet_fairseq.bench.gpu_check.measures import write_text
 from posnet_fairseq.runs.command_stage import CommandStage, Work, do, last_attempt
 from posnet_fairseq.shared.common_options import FAIRSEQS, parsed_by
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.files import a_path, write_lines
 from posnet_fairseq.shared.progress import Bar
 from posnet_fairseq.shared.records import installed_versions
@@ -123,7 +123,7 @@ def outcome_of(section: Section, folder: Path, again: bool) -> Outcome:
 
 def report(outcomes: dict[str, Outcome], gpus: int) -> Iterator[str]:
     """Yield the lines of report.md."""
-    where = f"{gpus} GPUs" if gpus else "a simulated GPU: no figure here is one of a GPU"
+    where = counted(gpus, "GPU") if gpus else "a simulated GPU: no figure here is one of a GPU"
     said = ", ".join(f"{name} {version}" for name, version in installed_versions(*PACKAGES).items())
     yield from ("# posnet on a GPU", "", f"{datetime.date.today()}, {where}; {said}.", "")
     yield from ("| section | outcome | seconds |", "|---|---|---|")
@@ -131,7 +131,7 @@ def report(outcomes: dict[str, Outcome], gpus: int) -> Iterator[str]:
         yield f"| {name} | {outcome.state} | {outcome.seconds} |"
     for name, outcome in outcomes.items():
         printed = outcome.output.rstrip().splitlines()
-        cut = [f"... {len(printed) - LINES} lines more in the log"] if len(printed) > LINES else []
+        cut = [f"... {counted(len(printed) - LINES, 'line')} more in the log"] if len(printed) > LINES else []
         yield from ("", f"## {name}", "", "```", *cut, *printed[-LINES:], "```")
 
 

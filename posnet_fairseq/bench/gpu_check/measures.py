@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from rich.console import Console
 
 from posnet_fairseq.bench.printed_tables import table
 from posnet_fairseq.costs.training_memory import training_memory
@@ -15,7 +14,7 @@ from posnet_fairseq.runs.training import gpu_memory
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import repaired
-from posnet_fairseq.shared.progress import print_table
+from posnet_fairseq.shared.progress import plain_console, print_table
 
 GIB = 2**30
 LENGTH = 32  # tokens of every sentence, the end symbol counted
@@ -75,7 +74,7 @@ def main(arguments: Sequence[str] | None) -> None:
         found = measured(folder / "bin", arch, tokens, precision)
         ratio = ("-", "-") if found is None else (f"{found / GIB:.2f}", f"{found / estimate:.2f}")
         shown.add_row(mixer, size, f"{tokens:,}", precision, f"{estimate / GIB:.2f}", *ratio)
-    print_table(shown, Console(highlight=False))
+    print_table(shown, plain_console())
 
 
 if __name__ == "__main__":

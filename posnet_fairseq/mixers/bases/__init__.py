@@ -8,9 +8,11 @@ from posnet_fairseq.mixers.bases.mixer_options import ClipDistance, Options, opt
 from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings
 from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer, OffsetOptions
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
+from posnet_fairseq.mixers.bases.recurrent import Expand, RecurrentMixer, gated
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 
 __all__ = [
-    "PLACES", "BandedMixer", "ClipDistance", "ContentBasedMixer", "Energy", "Mixed", "MixerSettings",
-    "MixingContext", "OffsetMixer", "OffsetOptions", "Options", "PositionBasedMixer", "TokenMixer", "enough", "option",
+    "PLACES", "BandedMixer", "ClipDistance", "ContentBasedMixer", "Energy", "Expand", "Mixed", "MixerSettings",
+    "MixingContext", "OffsetMixer", "OffsetOptions", "Options", "PositionBasedMixer", "RecurrentMixer", "TokenMixer",
+    "enough", "gated", "option",
 ]  # fmt: skip

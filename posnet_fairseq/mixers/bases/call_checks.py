@@ -10,7 +10,7 @@ from posnet_fairseq.mixers.bases.context import check_padding
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.ops.dtypes import dtype_name
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, counted
 
 
 def check_state(
@@ -106,8 +106,8 @@ def _check_length(name: str, tokens: Tensor, padding_mask: Tensor | None, most: 
         count = int((~padding_mask).sum(dim=1).max())
     if count > most:
         raise UsageError(
-            f"{count} {name}: this mixer was built for {most} positions. Give shorter sentences, or build it with a "
-            "larger max_positions."
+            f"{count} {name}: this mixer was built for {counted(most, 'position')}. Give shorter sentences, or build "
+            "it with a larger max_positions."
         )
 
 
@@ -172,8 +172,8 @@ def check_step(mixer: Any, query: Tensor, state: DecodingState, rows: int | None
         )
     if batch_size is not None and state.position >= max_positions:
         raise UsageError(
-            f"position {state.position}: this mixer was built for {max_positions} positions. Build it with a larger "
-            "max_positions."
+            f"position {state.position}: this mixer was built for {counted(max_positions, 'position')}. Build it with "
+            "a larger max_positions."
         )
     if batch_size is not None and rows is not None and rows <= state.position:
         raise UsageError(f"rows {rows}: tables for position {state.position} need {state.position + 1} or more.")

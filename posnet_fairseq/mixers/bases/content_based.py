@@ -63,6 +63,10 @@ class ContentBasedMixer(TokenMixer):
         """
         return offsets if self.buckets is None else self.buckets.index(offsets)
 
+    def of_tokens(self, memory: Tensor | None, context: MixingContext) -> Tensor | None:
+        """Return what :meth:`energy` reads of all tokens beside queries and keys, (B, ...), such as gates; or None."""
+        return None
+
     def offset_table(self, q: Tensor) -> Tensor | None:
         """Return what queries add to energies for each row of :meth:`prepare`, (B or 1, H, N or 1, T)."""
         return None
@@ -84,7 +88,7 @@ class ContentBasedMixer(TokenMixer):
         Args:
             q: (B, H, N, d), queries already divided by √d.
             k: (B, H, M, d), or None without keys.
-            index: what :meth:`prepare` returned.
+            index: what :meth:`prepare` returned; if :meth:`of_tokens` returns a tensor, a pair of the two.
 
         Returns:
             A new tensor, (B, H, N, M).
@@ -118,7 +122,7 @@ class ContentBasedMixer(TokenMixer):
         """Mix values with the weights of their energies."""
         q = self.project_queries(query, context) * self.scale
         k = self.keys(memory, context) if self.has_keys else None
-        v = self.value(memory, context)
+        v, of_tokens = self.value(memory, context), self.of_tokens(memory, context)
         plain = context.state is None and context.hidden is None and not context.need_weights and self._is_usual()
         if plain and context.grid is None and kernels.are_used(q):
             mixed = self._mix_by_kernels(q, k, v, context)
@@ -137,21 +141,24 @@ class ContentBasedMixer(TokenMixer):
         # The probability of this call also holds where weights are made again in the backward pass.
         drop = functools.partial(dropout, p=self.drop_probability)
 
-        def weigh(q: Tensor, k: Any, padding_mask: Tensor | None, hidden: Tensor | None) -> Tensor:
+        def weigh(
+            q: Tensor, k: Any, of_tokens: Tensor | None, padding_mask: Tensor | None, hidden: Tensor | None
+        ) -> Tensor:
             unseen = future if hidden is None else hidden if future is None else hidden | future
-            return self.weights(q, k, index, padding_mask, unseen).to(v.dtype)
+            read = index if of_tokens is None else (index, of_tokens)
+            return self.weights(q, k, read, padding_mask, unseen).to(v.dtype)
 
-        def attend(q: Tensor, k: Any, v: Tensor, padding_mask: Tensor | None, hidden: Tensor | None) -> Tensor:
-            return self.mix_values(drop(weigh(q, k, padding_mask, hidden)), v, index)
+        def attend(q: Tensor, k: Any, v: Tensor, *others: Tensor | None) -> Tensor:
+            return self.mix_values(drop(weigh(q, k, *others)), v, index)
 
-        hidden = context.hidden
+        others = of_tokens, context.padding_mask, context.hidden
         if context.need_weights:
-            weights = weigh(q, k, context.padding_mask, hidden)
+            weights = weigh(q, k, *others)
             return self.mix_values(drop(weights), v, index), weights
         energies = self.num_heads * q.size(2) * keys
         counted = max(1, energies // self.part_size(len(q) * energies))
         recompute = self.should_recompute(keys)
-        return in_chunks(attend, (q, k, v, context.padding_mask, hidden), counted, recompute, module=self), None
+        return in_chunks(attend, (q, k, v, *others), counted, recompute, module=self), None
 
     def _is_usual(self) -> bool:
         """Return whether no subclass mixes in another way than this class: kernels and buckets compute what it does."""

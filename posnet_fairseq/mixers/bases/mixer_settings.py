@@ -1,5 +1,6 @@
 """How one mixer of one layer is built: checked here, and nowhere else."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -116,6 +117,12 @@ class MixerSettings:
         cells = Grid(*self.grid, self.extra_tokens)
         if self.max_positions != cells.tokens:
             raise UsageError(f"max_positions {self.max_positions}: {cells} are {cells.tokens} tokens. Leave it out.")
+
+
+def named_mixers(options: Mapping[str, Any]) -> set[str]:
+    """Return the names of mixers that a model's options, by name, give for its places and layers."""
+    given = (options.get(option) for option in PLACE_OPTIONS.values())
+    return {name.strip() for text in given if isinstance(text, str) for name in text.split(",")}
 
 
 def side_of(place: str) -> str:

@@ -49,10 +49,13 @@ class TokenMixer(nn.Module):
         reads_length_ratio: whether cross-attention depends on γ.
         static: whether the mixing weights depend on positions only, not on tokens.
         hides_pairs: whether :meth:`forward` takes an ``attn_mask``.
+        drops_weights: whether there are mixing weights for ``--attention-dropout`` to drop.
+        constant_state: whether the state of decoding has the same size after any number of steps.
         arch_options: options that architectures of every size set, and to what, where it is not the default.
         operations_formula: the multiplications of self-attention in the encoder over one sentence, with the default
-            options, as a sum of products of N tokens, the width D, K̂ = 2K + 1 offsets and E = H·C of ``--alpha-dim``;
-            terms without N are left out. None if it is not declared.
+            options, as a sum of products of N tokens, the widths D and d, H heads, K̂ = 2K + 1 offsets and E = H·C of
+            ``--alpha-dim``; terms without N are left out. None if it is not declared.
+            ``--alpha-dim``; terms without N are left out. None if it is not declared.
         stored_operations_formula: the same with stored energies, where that differs.
     """
 
@@ -68,6 +71,8 @@ class TokenMixer(nn.Module):
     reads_length_ratio: ClassVar[bool] = False
     static: ClassVar[bool] = False
     hides_pairs: ClassVar[bool] = True
+    drops_weights: ClassVar[bool] = True
+    constant_state: ClassVar[bool] = False
     arch_options: ClassVar[dict[str, Any]] = {}
     operations_formula: ClassVar[str | None] = None
     stored_operations_formula: ClassVar[str | None] = None

@@ -60,7 +60,8 @@ class Share:
         processes, arguments, dataset, record = json.loads(message)
         here = f"machine {self.machine} (--node-rank)"
         if processes != self.processes:
-            number = f"{here} has {self.processes} processes and the first has {processes}"
+            own = f"{self.processes} {'process' if self.processes == 1 else 'processes'}"
+            number = f"{here} has {own} and the first has {processes}"
             return f"{number}. Give all the same number (--gpus)."
         for pairs in zip(itertools.pairwise(self.arguments), itertools.pairwise(arguments), strict=False):
             own, first = map(" ".join, pairs)
