@@ -2,7 +2,7 @@
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
@@ -149,15 +149,17 @@ def counts_of(name: str, counts: Mapping[str, int]) -> dict[str, int]:
 
 def repeats(texts: Sequence[Path]) -> NDArray[np.bool_]:
     """Return (N,) whether each of the N rows of files equals an earlier one."""
-    with ExitStack() as stack:
-        hashes = _hashes(zip(*(stack.enter_context(open(path, "rb")) for path in texts), strict=True))
+    hashes = _hashes(texts)
     repeated = np.ones(len(hashes), bool)
     repeated[np.unique(hashes, return_index=True)[1]] = False
     return repeated
 
 
-def _hashes(rows: Iterable[tuple[bytes, ...]]) -> NDArray[np.int64]:
-    return np.fromiter(map(hash, rows), np.int64)
+def _hashes(paths: Sequence[Path]) -> NDArray[np.int64]:
+    """Return (N,) hashes of the N rows of files, the same for equal rows in this process."""
+    with ExitStack() as stack:
+        rows = zip(*(stack.enter_context(open(path, "rb")) for path in paths), strict=True)
+        return np.fromiter(map(hash, rows), np.int64)
 
 
 def compared_with_training(sets: Mapping[str, Sequence[Path]]) -> dict[str, dict[str, Any]]:
@@ -166,32 +168,34 @@ def compared_with_training(sets: Mapping[str, Sequence[Path]]) -> dict[str, dict
     Of the training set itself these are rows that equal an earlier one. Of the other sets they are rows that are in the
     training set, and rows whose source alone is, apart from case and punctuation, with an example.
     """
-    with ExitStack() as stack:
-        files = {name: [stack.enter_context(open(path, "rb")) for path in paths] for name, paths in sets.items()}
-        training = zip(*files.pop("train"), strict=True)
-        rows = {name: list(zip(*of_set, strict=True)) for name, of_set in files.items()}
-        sources = {name: [_source(row[0]) for row in of_set] for name, of_set in rows.items()}
-        wanted = set().union(*sources.values()) - {b""}
-        first: dict[bytes, int] = {}  # number of the first row of training that has a source
-
-        def watched() -> Iterator[tuple[bytes, ...]]:
-            for number, row in enumerate(training, start=1):
-                if (source := _source(row[0])) in wanted:
-                    first.setdefault(source, number)
-                yield row
-
-        hashes = _hashes(watched())
-    different = np.unique(hashes)
-    found: dict[str, dict[str, Any]] = {"train": {REPEATED: len(hashes) - len(different)}}
-    for name, of_set in rows.items():
-        is_there = np.isin(_hashes(of_set), different)
-        others = [n for n, source in enumerate(sources[name]) if source in first and not is_there[n]]
+    training = _hashes(sets["train"])
+    different = np.unique(training)
+    found: dict[str, dict[str, Any]] = {"train": {REPEATED: len(training) - len(different)}}
+    sources = {name: list(_sources(paths[0])) for name, paths in sets.items() if name != "train"}
+    wanted = set().union(*sources.values()) - {hash(b"")}
+    first: dict[int, int] = {}  # number of the first line of the training set with a source
+    for number, source in enumerate(_sources(sets["train"][0]), start=1):
+        if source in wanted:
+            first.setdefault(source, number)
+    for name, of_set in sources.items():
+        is_there = np.isin(_hashes(sets[name]), different)
+        others = [index for index, source in enumerate(of_set) if source in first and not is_there[index]]
         found[name] = {IN_TRAINING: int(is_there.sum()), SOURCE_IN_TRAINING: len(others)}
-        for number in others[:1]:
-            line = rows[name][number][0].decode().removesuffix("\n")
-            there = f"line {number + 1:,} of {sets[name][0].name}, {line[:SHOWN]!r}{' ...' * (len(line) > SHOWN)}"
-            found[name][EXAMPLE] = f"{there}, and line {first[sources[name][number]]:,} of {sets['train'][0].name}"
+        for index in others[:1]:
+            path, of_training = sets[name][0], sets["train"][0]
+            with open(path, encoding="utf-8", newline="\n") as lines:
+                line = next(islice(lines, index, None)).removesuffix("\n")
+            shown = f"{line[:SHOWN]!r}{' ...' * (len(line) > SHOWN)}"
+            place = f"line {index + 1:,} of {path.name}, {shown}"
+            found[name][EXAMPLE] = f"{place}, and line {first[of_set[index]]:,} of {of_training.name}"
     return {name: {what: count for what, count in counts.items() if count} for name, counts in found.items()}
+
+
+def _sources(path: Path) -> Iterator[int]:
+    """Yield hashes of the letters and digits of lines, in lower case."""
+    with open(path, "rb") as lines:
+        for line in lines:
+            yield hash(_letters(line))
 
 
 # Of ASCII: letters in lower case, digits, and nothing else.
@@ -199,7 +203,7 @@ _LOWERCASE = bytes(range(128)).lower() + bytes(range(128, 256))
 _NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
 
 
-def _source(line: bytes) -> bytes:
+def _letters(line: bytes) -> bytes:
     """Return the letters and digits of a line, in lower case; b"" if it has none."""
     if line.isascii():  # fifteen times as fast
         return line.translate(_LOWERCASE, _NO_LETTERS)

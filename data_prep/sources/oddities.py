@@ -1,10 +1,10 @@
 """What text files have that is no text: remains of markup, of other encodings, of tables of other forms."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from posnet_fairseq.text.plain import find_entity
+from posnet_fairseq.text.plain import find_entity, is_number
 
 _AROUND = 30  # characters of a line shown in front of what is odd, and behind it
 # UTF-8 that was read as Windows-1252 or Latin-1: what its bytes 80 to BF become. Only Ã, Â and â€ begin letters and
@@ -20,8 +20,6 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 _TAG = re.compile(
     r"</[a-z][\w:-]*\s*>|<[a-z][\w:-]*\s*/>|<[a-z][\w:-]*\s+[\w:-]+\s*=[^<>]*>|<(?:br|hr|li|p|td|tr)>", re.I
 )
-_NUMBER = re.compile(r"\s*[-+]?(\d+([.,]\d*)?|[.,]\d+)(e[-+]?\d+)?\s*", re.I)
-_ADDRESS = re.compile(r"\s*\w+://\S+\s*")
 
 # Of each kind what finds the first one in a line, and is asked only about few lines.
 _KINDS: dict[str, Callable[[str], re.Match[str] | None]] = {
@@ -73,7 +71,7 @@ class TableForm:
         self._rows += 1
         source, target = row
         if self._numbered == self._rows - 1:
-            self._numbered += bool(_NUMBER.fullmatch(source) and not _NUMBER.fullmatch(target))
+            self._numbered += is_number(source) and not is_number(target)
         if source[:1] == '"' or target[:1] == '"':
             quoted = [column for column in row if is_quoted(column)]
             doubled = any('""' in column[1:-1] for column in quoted)
@@ -104,12 +102,3 @@ CSV_COMMAND = "docs/data.md has a command"
 def is_quoted(column: str) -> bool:
     """Return whether a column has quotation marks around it as in CSV, with those within doubled."""
     return len(column) > 1 and column[0] == column[-1] == '"' and '"' not in column[1:-1].replace('""', "")
-
-
-def columns_of_text(columns: Iterable[str]) -> list[int]:
-    """Return the numbers, from 1, of the columns of a row that are no scores, other numbers or addresses."""
-    return [
-        number
-        for number, column in enumerate(columns, start=1)
-        if column.strip() and not _NUMBER.fullmatch(column) and not _ADDRESS.fullmatch(column)
-    ]

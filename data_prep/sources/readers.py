@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from posnet_data_prep.dataset import SETS
-from posnet_data_prep.sources.oddities import CSV_COMMAND, Oddities, TableForm, columns_of_text
+from posnet_data_prep.sources.oddities import CSV_COMMAND, Oddities, TableForm
 from posnet_data_prep.sources.shifts import Shift, ShiftDetector
 from posnet_fairseq.shared.compressed import damage_refused, has_compressed_name, open_binary, plain_suffix
 from posnet_fairseq.shared.errors import UsageError, counted
@@ -20,7 +20,7 @@ from posnet_fairseq.shared.files import check_file, is_blank, iterate_lines, wri
 from posnet_fairseq.shared.progress import ProgressReporter, shown
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.shared.stages import FolderStage
-from posnet_fairseq.text.plain import PlainText, iterate_text, segments
+from posnet_fairseq.text.plain import PlainText, columns_of_text, iterate_text, segments
 
 COMPRESSION = 3.5  # bytes of text for each byte of a compressed file, about
 PARTS = 20  # of a text without validation and test set, each becomes one part

@@ -88,7 +88,7 @@ class ShiftDetector:
             if lines.start < lines.stop:
                 run.add(_agreement(source[:, lines], target[:, there], ratio) - own[lines] - MARGIN)
         self._seen += new.shape[2]
-        self._features = features[:, :, -2 * FARTHEST :]
+        self._features = features[:, :, -FARTHEST:]
 
 
 class _Run:

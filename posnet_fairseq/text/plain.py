@@ -24,6 +24,8 @@ _SEGMENT = re.compile(r"<seg(?:\s[^>]*)?>(.*?)</seg>", re.I)
 # Elements that tell several texts in a file apart; of <doc>, whose other attributes vary, by its system.
 _TEXT = re.compile(r"<(src|ref|hyp|tuv)\b([^>]*)>|<doc\b[^>]*\bsysid=(\"[^\"]*\"|[^\s>]+)", re.I)
 _ENTITY = re.compile(r"&(?:quot|apos|amp|lt|gt|#\d+|#x[0-9a-f]+);", re.I)
+_NUMBER = re.compile(r"\s*[-+]?(\d+([.,]\d*)?|[.,]\d+)(e[-+]?\d+)?\s*", re.I)
+_ADDRESS = re.compile(r"\s*\w+://\S+\s*")
 _ENTITIES = re.compile(r"&(?:[a-z]\w+|#\d+|#x[0-9a-f]+);", re.I)
 # What posnet-translate prints with --nbest, --per-token and --print-alignment (posnet_fairseq.inference.translation).
 _BAR = " ||| "
@@ -34,8 +36,8 @@ _NOTHING = re.compile(r"(?: \|\|\| )+$")  # beside a blank line
 _JSON = re.compile(r'\s*\{"line": ?\d+, ?"text": ?"')  # and with --json
 # What every line of a file may have that is not text alone, and how to get the text.
 _NOT_TEXT: dict[str, Callable[[str], object]] = {
-    "is a table: each line has a tab. Give a file of text alone, for instance the first column, which cut -f1 "
-    "prints.": lambda line: "\t" in line,
+    "is a table: each line has a tab. Give a file of text alone, for instance column {column}, which cut "
+    "-f{column} prints.": lambda line: "\t" in line,
     "is a list of n best translations: each line begins with a number and |||. Give a file of text alone.": (
         re.compile(r"\d+ \|\|\| ").match
     ),
@@ -160,15 +162,31 @@ def _shown(text: tuple[str, ...]) -> str:
 
 def _refuse_others(lines: Iterable[str], name: object) -> Iterator[str]:
     """Yield lines; refuse them if all, or the first thousand, have the same that tells them from text."""
-    count, kinds = 0, _NOT_TEXT
+    count, kinds, first = 0, _NOT_TEXT, ""
     for line in lines:
         if kinds and not is_blank(line):
+            first = first or line
             count, kinds = count + 1, {why: has for why, has in kinds.items() if has(line)}
             if count == 1000 and kinds:
                 break
         yield line
     if count > 1 and kinds:
-        raise UsageError(f"{name} {next(iter(kinds))}")
+        column = next(iter(columns_of_text(first.split("\t"))), 1)
+        raise UsageError(f"{name} {next(iter(kinds)).format(column=column)}")
+
+
+def columns_of_text(columns: Iterable[str]) -> list[int]:
+    """Return the numbers, from 1, of the columns of a row that are not blank, scores, other numbers or addresses."""
+    return [
+        number
+        for number, column in enumerate(columns, start=1)
+        if not (is_blank(column) or is_number(column) or _ADDRESS.fullmatch(column))
+    ]
+
+
+def is_number(column: str) -> bool:
+    """Return whether a column of a table is a number."""
+    return bool(_NUMBER.fullmatch(column))
 
 
 class PlainText:

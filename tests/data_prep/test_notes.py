@@ -2,6 +2,9 @@
 
 import json
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +13,8 @@ from posnet_data_prep.sources import shifts
 from posnet_data_prep.sources.oddities import Oddities
 from posnet_data_prep.sources.shifts import ShiftDetector
 from posnet_fairseq.text.card import DatasetCard
+from support import documents
+from support.commands import ROOT
 from support.made_up import text, translated
 from support.scoring import write
 
@@ -94,17 +99,43 @@ def test_shuffled_lines_are_not_taken_for_shifted_ones():
     assert shift_of(zip(sources, targets, strict=True)) is None
 
 
-def test_digits_and_marks_count_in_every_script():
-    """Lines of one length, whose numbers and marks alone tell them apart."""
+@pytest.mark.parametrize("offset", [-3, 1])
+def test_blocks_change_nothing(monkeypatch, offset):
+    """Of lines of one length: else the ratio of lengths is that of the lines so far."""
+    sources = [f"{number * 7919 % 1000:03}{'?!:'[number % 3]}" for number in range(60)]
+    targets = sources[-offset:] + sources[:-offset]
+    found = []
+    for block in (1, 4, 7, 100):
+        monkeypatch.setattr(shifts, "BLOCK", block)
+        detector = ShiftDetector()
+        for pair in zip(sources, targets, strict=True):
+            detector.add(*pair)
+        found.append((detector.shift(), [run.most for run in detector._runs]))
+    assert found[-1][0].offset == offset
+    assert all(shift == found[-1][0] for shift, _ in found)
+    assert all(most == pytest.approx(found[-1][1]) for _, most in found)
+
+
+def test_the_sides_may_be_of_very_different_length():
+    sources = text(400)
+    targets = [line[::4] for line in sources]
+    assert shift_of(zip(sources, targets, strict=True)) is None
+    assert shift_of(zip(sources[:-1], targets[1:], strict=True)).offset == -1
+
+
+@pytest.mark.parametrize(
+    "script",
+    [str.maketrans("0123456789?", "٠١٢٣٤٥٦٧٨٩؟"), str.maketrans("0123456789?:!", "０１２３４５６７８９？：！")],
+    ids=["Arabic", "full width"],
+)
+@pytest.mark.parametrize("form", ["Line {n}", "Line{mark}"])
+def test_digits_and_marks_count_in_every_script(script, form):
+    """Lines of one length, whose numbers or marks alone tell them apart."""
     rng = random.Random(1)
-    numbers = [rng.randrange(1000, 10000) for _ in range(60)]
-    western = [f"Line {number}{'?:!'[number % 3]}" for number in numbers]
-    arabic = str.maketrans("0123456789?", "٠١٢٣٤٥٦٧٨٩؟")
-    wide = str.maketrans("0123456789?:!", "０１２３４５６７８９？：！")
-    for script in (arabic, wide):
-        other = [line.translate(script) for line in western]
-        assert shift_of(zip(western, other, strict=True)) is None
-        assert shift_of(zip(western[:-1], other[1:], strict=True)).offset == -1
+    western = [form.format(n=rng.randrange(1000, 10000), mark=rng.choice("?:!")) for _ in range(200)]
+    other = [line.translate(script) for line in western]
+    assert shift_of(zip(western, other, strict=True)) is None
+    assert shift_of(zip(western[:-1], other[1:], strict=True)).offset == -1
 
 
 def test_a_shift_is_noted_by_the_names_of_files(tmp_path):
@@ -268,6 +299,15 @@ def test_tables_of_other_forms_are_noted(tmp_path, rows, expected):
     notes = [note for note in notes if note.startswith("my.tsv")]
     assert len(notes) == bool(expected)
     assert all(note.startswith(expected) for note in notes)
+
+
+def test_the_documented_command_writes_a_plain_table(tmp_path):
+    """Also of columns with tabs and line ends, which posnet-prepare refuses with the advice to use it."""
+    write(tmp_path / "my.tsv", ['"a ""b"" c"\td', '"e\tf"\t"g', 'h"', "i\tj"])
+    (command,) = [each.text for each in documents.commands(ROOT / "docs/data.md") if "csv.reader" in each.text]
+    environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "PYTHONUTF8": "1"}
+    subprocess.run(["bash", "-ec", command], cwd=tmp_path, env=environment, check=True)
+    assert (tmp_path / "plain.tsv").read_text() == 'a "b" c\td\ne f\tg h\ni\tj\n'
 
 
 def test_notes_are_those_of_the_record(tmp_path):

@@ -45,6 +45,7 @@ def test_every_form_has_the_same_lines(tmp_path, form, compress):
         (b"{\\rtf1\\ansi Text}", "file is an RTF document, not plain text"),
         (gzip.compress(data(LINES * 99), mtime=0)[:-20], "file is compressed and damaged"),
         (data(["a\tb", "", "c d\te"]), "file is a table: each line has a tab"),
+        (data(["0.93\ta b", "1\tc"]), "for instance column 2, which cut -f2 prints"),
         (data(["<seg id=1>a b", "c</seg>"]), "a segment does not end in its line: '<seg id=1>a b'"),
         (data(["<!DOCTYPE html>", "<p>a</p>"]), "file is SGML or XML without <seg>"),
         (data([*sgml(LINES, system="A"), *sgml(LINES, system="B")]), r"several texts \(<doc sysid=A>, <doc sysid=B>\)"),
