@@ -227,8 +227,10 @@ def test_a_folder_is_written_whole_or_not_at_all(data, capsys, monkeypatch):
         {"mixer": "rposnet"},
         {"mixer": "aposnet", "cross_mixer": "arposnet", "length_ratio": "1.25"},
         {"mixer": "lightconv", "lightconv_global_context": True, "position_embedding": "none"},
+        {"mixer": "attention", "decoder_self_mixer": "gated_deltanet"},
+        {"mixer": "attention", "decoder_self_mixer": "linear_attention"},
     ],
-    ids=lambda options: options["mixer"],
+    ids=lambda options: options.get("decoder_self_mixer", options["mixer"]),
 )
 @torch.no_grad()
 @pytest.mark.thorough  # 11 s each: traces a model
