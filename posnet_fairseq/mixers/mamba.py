@@ -50,7 +50,7 @@ class Mamba(RecurrentMixer):
     the first one. A layer has 6D² + 2D parameters, and (108 + 4R)·D more for each direction, where D is the width.
     """
 
-    operations_formula = "6ND² + 8NRD + 192ND"
+    operations_formula = "6ND² + 8NRD + 128ND"
 
     def __init__(self, settings: MixerSettings) -> None:
         width = EXPAND * settings.embed_dim

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from posnet_fairseq.ops.derivatives import once_differentiable
+from posnet_fairseq.ops.operators import operator
 
 # Tokens of a segment, in front of which h is kept for the backward pass.
 SEGMENT = 16
@@ -54,54 +55,87 @@ def advance(state: Tensor, terms: Terms) -> tuple[Tensor, Tensor]:
 
 class _SelectiveScan(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, steps: Tensor, values: Tensor, writes: Tensor, reads: Tensor, rates: Tensor, reverse: bool
-    ) -> Tensor:
-        tokens, results = (steps, values, writes, reads), torch.empty_like(values)
-        kept, logarithms = [], -rates
-        for part in _parts(values, rates):
-            state = values.new_zeros(len(values[part]), *rates.shape)
-            decay = torch.empty_like(state)
-            for n, row in enumerate(_rows(part, reverse, *tokens, results)):
-                if n % SEGMENT == 0:
-                    kept.append(state.clone())
-                step, value, write, read, result = row
-                _advance(state, _decay(decay, logarithms, step), write, value, out=state)
-                torch.bmm(read, state, out=result)
-        ctx.save_for_backward(*tokens, rates, *kept)
-        ctx.reverse = reverse
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        *terms, ctx.reverse = arguments
+        results, kept = _scan(*terms, ctx.reverse)
+        ctx.save_for_backward(*terms, kept)
         return results
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, to_results: Tensor) -> tuple[Tensor | None, ...]:
-        *tokens, rates = ctx.saved_tensors[:5]
-        kept, logarithms, to_rates = list(ctx.saved_tensors[5:]), -rates, torch.zeros_like(rates)
-        gradients = [torch.empty_like(x) for x in tokens]
-        segments = -(-tokens[0].size(1) // SEGMENT)
-        for number, part in enumerate(_parts(to_results, rates)):
-            rows = list(_rows(part, ctx.reverse, *tokens, to_results, *gradients))
-            starts = kept[number * segments : (number + 1) * segments]
-            to_state, to_rates_of_part = torch.zeros_like(starts[0]), torch.zeros_like(starts[0])
-            memory = starts[0].new_empty(2 * SEGMENT + 1, *starts[0].shape)
-            states, decays = memory[: SEGMENT + 1], memory[SEGMENT + 1 :]
-            for segment in reversed(range(segments)):
-                of_segment = rows[segment * SEGMENT : (segment + 1) * SEGMENT]
-                states[0].copy_(starts[segment])
-                for n, (step, value, write, *_) in enumerate(of_segment):
-                    _advance(states[n], _decay(decays[n], logarithms, step), write, value, out=states[n + 1])
-                for n, row in reversed([*enumerate(of_segment)]):
-                    step, value, write, read, to_result, to_step, to_value, to_write, to_read = row
-                    to_state.addcmul_(read.mT, to_result)
-                    torch.bmm(to_result, states[n + 1].mT, out=to_read)
-                    torch.bmm(value, to_state.mT, out=to_write)
-                    torch.bmm(write, to_state, out=to_value)
-                    to_state.mul_(decays[n])
-                    to_logarithms = torch.mul(to_state, states[n], out=states[n + 1])
-                    to_rates_of_part.addcmul_(to_logarithms, step)
-                    torch.sum(to_logarithms.mul_(logarithms), dim=1, keepdim=True, out=to_step)
-            to_rates -= to_rates_of_part.sum(dim=0)
-        return *gradients, to_rates, None
+        return *_gradients(*ctx.saved_tensors, to_results, ctx.reverse), None
+
+
+def _empty(terms: Terms) -> tuple[Tensor, Tensor]:
+    """Return memory for y, and for h in front of each segment, (segments, B, S, C)."""
+    batch, length, _ = terms.values.shape
+    kept = terms.values.new_empty(-(-length // SEGMENT), batch, *terms.rates.shape)
+    return torch.empty_like(terms.values, memory_format=torch.contiguous_format), kept
+
+
+@operator(
+    "selective_scan(Tensor steps, Tensor values, Tensor writes, Tensor reads, Tensor rates, bool reverse)"
+    " -> (Tensor, Tensor)",
+    lambda *arguments: _empty(Terms(*arguments[:5])),
+)
+def _scan(
+    steps: Tensor, values: Tensor, writes: Tensor, reads: Tensor, rates: Tensor, reverse: bool
+) -> tuple[Tensor, Tensor]:
+    results, kept = _empty(Terms(steps, values, writes, reads, rates))
+    logarithms = -rates
+    for part in _parts(values, rates):
+        state = torch.zeros_like(kept[0, part])
+        decay = torch.empty_like(state)
+        for n, row in enumerate(_rows(part, reverse, steps, values, writes, reads, results)):
+            if n % SEGMENT == 0:
+                kept[n // SEGMENT, part] = state
+            step, value, write, read, result = row
+            _advance(state, _decay(decay, logarithms, step), write, value, out=state)
+            torch.bmm(read, state, out=result)
+    return results, kept
+
+
+@operator(
+    "selective_scan_backward(Tensor steps, Tensor values, Tensor writes, Tensor reads, Tensor rates, Tensor kept, "
+    "Tensor to_results, bool reverse) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    lambda *arguments: tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in arguments[:5]),
+)
+def _gradients(
+    steps: Tensor,
+    values: Tensor,
+    writes: Tensor,
+    reads: Tensor,
+    rates: Tensor,
+    kept: Tensor,
+    to_results: Tensor,
+    reverse: bool,
+) -> tuple[Tensor, ...]:
+    tokens, logarithms = (steps, values, writes, reads), -rates
+    gradients = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in tokens]
+    to_logarithms = torch.zeros_like(rates, memory_format=torch.contiguous_format)
+    for part in _parts(values, rates):
+        rows = list(_rows(part, reverse, *tokens, to_results, *gradients))
+        to_state, to_logarithms_of_part = (torch.zeros_like(kept[0, part]) for _ in range(2))
+        memory = kept.new_empty(2 * SEGMENT + 1, *to_state.shape)
+        states, decays = memory[: SEGMENT + 1], memory[SEGMENT + 1 :]
+        for segment in reversed(range(len(kept))):
+            of_segment = rows[segment * SEGMENT : (segment + 1) * SEGMENT]
+            states[0].copy_(kept[segment, part])
+            for n, (step, value, write, *_) in enumerate(of_segment):
+                _advance(states[n], _decay(decays[n], logarithms, step), write, value, out=states[n + 1])
+            for n, row in reversed([*enumerate(of_segment)]):
+                step, value, write, read, to_result, to_step, to_value, to_write, to_read = row
+                to_state.addcmul_(read.mT, to_result)
+                torch.bmm(to_result, states[n + 1].mT, out=to_read)
+                torch.bmm(value, to_state.mT, out=to_write)
+                torch.bmm(write, to_state, out=to_value)
+                to_state.mul_(decays[n])
+                products = torch.mul(to_state, states[n], out=states[n + 1])  # gradients of -A Δ
+                to_logarithms_of_part.addcmul_(products, step)
+                torch.sum(products.mul_(logarithms), dim=1, keepdim=True, out=to_step)
+        to_logarithms += to_logarithms_of_part.sum(dim=0)
+    return *gradients, to_logarithms.neg_()
 
 
 def _parts(values: Tensor, rates: Tensor) -> Iterator[slice]:
