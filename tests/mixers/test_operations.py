@@ -1,6 +1,7 @@
 """The formulas of multiplications that mixers declare, against what torch counts in their products of matrices."""
 
 import itertools
+import math
 import re
 
 import pytest
@@ -33,10 +34,11 @@ def build(case, width, clip, narrow):
 def value(formula, tokens, width, clip, narrow):
     """The number that a formula such as "2N²D + 4ND²" stands for."""
     symbols = {"K̂": 2 * clip + 1, "N": tokens, "D": width, "d": width // HEADS, "E": narrow, "H": HEADS}
+    symbols["R"] = math.ceil(width / 16)
     total = 0
-    for sign, number, factors in re.findall(r"([+-]?) ?(\d*\.?\d*)((?:(?:K̂|N|D|d|E|H)²?)+)", formula):
+    for sign, number, factors in re.findall(r"([+-]?) ?(\d*\.?\d*)((?:(?:K̂|N|D|d|E|H|R)²?)+)", formula):
         term = float(number or 1)
-        for symbol, square in re.findall(r"(K̂|N|D|d|E|H)(²?)", factors):
+        for symbol, square in re.findall(r"(K̂|N|D|d|E|H|R)(²?)", factors):
             term *= symbols[symbol] ** (2 if square else 1)
         total += -term if sign == "-" else term
     return total

@@ -53,9 +53,8 @@ class TokenMixer(nn.Module):
         constant_state: whether the state of decoding has the same size after any number of steps.
         arch_options: options that architectures of every size set, and to what, where it is not the default.
         operations_formula: the multiplications of self-attention in the encoder over one sentence, with the default
-            options, as a sum of products of N tokens, the widths D and d, H heads, K̂ = 2K + 1 offsets and E = H·C of
-            ``--alpha-dim``; terms without N are left out. None if it is not declared.
-            ``--alpha-dim``; terms without N are left out. None if it is not declared.
+            options, as a sum of products of N tokens, the widths D and d, H heads, K̂ = 2K + 1 offsets, E = H·C of
+            ``--alpha-dim`` and R = ⌈D/16⌉; terms without N are left out. None if it is not declared.
         stored_operations_formula: the same with stored energies, where that differs.
     """
 
