@@ -92,10 +92,10 @@ def _add_recipe(parser: argparse.ArgumentParser, recipe: Recipe) -> None:
     tokenizer = f"tokenizer of Chinese, before BPE (default: {recipe.tokenizer}); other languages are tokenized as "
     text.add_argument("--tokenizer", choices=("jieba", "characters"), help=f"{tokenizer}Moses does")
     normalize = (
-        "what the source side's tokens are made of: spaces replaces each run of white space of any kind by a space, "
-        "without spaces around lines and invisible characters; nfkc is Unicode's normal form NFKC (no fullwidth forms "
-        "and ligatures), then the same; none is the text as it is. posnet-translate treats its input alike; the "
-        f"target side stays as it is (default: {recipe.normal_form or 'none'})"
+        "what the tokens of the source side are made of: with spaces, each run of white space of any kind counts as a "
+        "space, and white space around lines and invisible characters are left out; with nfkc, the text is first put "
+        "into Unicode's normal form NFKC (no fullwidth forms and ligatures); none is the text as it is. "
+        f"posnet-translate reads its input the same way (default: {recipe.normal_form or 'none'})"
     )
     text.add_argument("--normalize", choices=("none", "spaces", "nfkc"), help=normalize)
     lowercase = f"default: {'yes' if recipe.lowercase or recipe.lowercase_first else 'no'}"
@@ -242,7 +242,7 @@ def preparation(options: argparse.Namespace, stages: Path, downloads: Downloads)
 def _of_corpus(options: argparse.Namespace, stages: Path, card: DatasetCard) -> Preparation:
     sets = {name: getattr(options, name) for name in SETS if getattr(options, name)}
     languages = _languages(options, sets)
-    of_bpe = replace(Recipe(), normal_form=OWN_PAIRS.normal_form)
+    of_bpe = Recipe(normal_form=OWN_PAIRS.normal_form)
     default = of_bpe if options.merges or options.tokenizer else OWN_PAIRS  # options of BPE ask for it
     recipe = _recipe(options, default, languages, "valid" in sets)
     like = Vocabulary.read(options.like, languages) if options.like else None

@@ -52,6 +52,8 @@ class Metric(ABC):
 
     def __init__(self, options: MetricOptions) -> None:
         self.options = options
+        # Positions of segments whose end was not read, of those that statistics() was last called with, so far.
+        self.cut = set[int]()
 
     @property
     def requested_model(self) -> str:

@@ -57,11 +57,12 @@ class Bleurt(NeuralMetric):
                     raise ValueError("spm.model is damaged")
         return network.eval(), tokenizer
 
-    def prepare(self, segments: Sequence[Segment]) -> Batches:
-        """Return batches of pairs of reference and hypothesis."""
+    def prepare(self, segments: Sequence[Segment]) -> tuple[Batches, list[int]]:
+        """Return batches of pairs of reference and hypothesis, and which pairs are cut."""
         longest = min(LONGEST, self.networks[0].config.max_position_embeddings)
         texts = [segment.references[0] for segment in segments], [segment.hypothesis for segment in segments]
-        return self.batches(self.tokenizer(*texts, truncation=True, max_length=longest), _TOKENS)
+        encoded, cut = self.encoded(longest, *texts)
+        return self.batches(encoded, _TOKENS), cut
 
     def score(self, network: Any, prepared: Batches) -> Any:
         """Return (N,) scores of N pairs."""

@@ -85,8 +85,11 @@ class Comet(NeuralMetric):
         load_weights(model, weights, checkpoint)
         return model.eval(), model.encoder.tokenizer
 
-    def prepare(self, segments: Sequence[Segment]) -> tuple[Batches, list[list[int]]]:
-        """Return batches of distinct texts, and the places of source, hypothesis and reference among these texts."""
+    def prepare(self, segments: Sequence[Segment]) -> tuple[tuple[Batches, list[list[int]]], list[int]]:
+        """Return batches of distinct texts, the places of source, hypothesis and reference among them, and what is cut.
+
+        A segment is cut if any of its texts is.
+        """
         places: dict[str, int] = {}
         triples = [
             [places.setdefault(text, len(places)) for text in (source, hypothesis, reference)]
@@ -94,7 +97,9 @@ class Comet(NeuralMetric):
         ]
         # As the encoder's own prepare_sample, except that texts are batched before they are padded.
         longest = self.networks[0].encoder.max_positions - 2
-        return self.batches(self.tokenizer(list(places), truncation=True, max_length=longest), _TOKENS), triples
+        encoded, cut = self.encoded(longest, list(places))
+        are_cut = [number for number, triple in enumerate(triples) if not set(triple).isdisjoint(cut)]
+        return (self.batches(encoded, _TOKENS), triples), are_cut
 
     def score(self, network: Any, prepared: tuple[Batches, list[list[int]]]) -> Any:
         """Return (N,) scores of N segments, each text of which is encoded once."""

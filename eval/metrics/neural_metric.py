@@ -67,8 +67,8 @@ class NeuralMetric(MeanMetric):
         """Return the network on the CPU in evaluation mode, and its tokenizer."""
 
     @abstractmethod
-    def prepare(self, segments: Sequence[Segment]) -> Any:
-        """Return what :meth:`score` needs of a group of segments, tokenized."""
+    def prepare(self, segments: Sequence[Segment]) -> tuple[Any, Iterable[int]]:
+        """Return what :meth:`score` needs of a group of segments, tokenized, and positions of those that were cut."""
 
     @abstractmethod
     def score(self, network: Any, prepared: Any) -> Any:
@@ -119,8 +119,14 @@ class NeuralMetric(MeanMetric):
         order = sorted(range(len(segments)), key=longest_first)
         size = GROUP[self.networks[0].device.type]
         groups = [order[start : start + size] for start in range(0, len(order), size)]
-        prepared = (self.prepare([segments[position] for position in group]) for group in groups)
-        for group, scores in zip(groups, self._scores(prepared), strict=True):
+        self.cut.clear()
+
+        def prepared(group: Sequence[int]) -> Any:
+            found, cut = self.prepare([segments[position] for position in group])
+            self.cut.update(group[place] for place in cut)
+            return found
+
+        for group, scores in zip(groups, self._scores(map(prepared, groups)), strict=True):
             yield group, np.stack([SCALE * scores.double().cpu().numpy(), np.ones(len(group))], axis=1)
 
     def _scores(self, prepared: Iterable[Any]) -> Iterator[Any]:
@@ -136,6 +142,15 @@ class NeuralMetric(MeanMetric):
             yield from submitted(pool, lambda group: self.score(of_thread.network, group), prepared, 2 * count)
         finally:
             pool.shutdown(cancel_futures=True)  # an interrupted run waits for no more than what is being computed
+
+    def encoded(self, longest: int, *texts: Sequence[str]) -> tuple[Mapping[str, Sequence[Sequence[int]]], list[int]]:
+        """Return N texts, or pairs of texts, as at most `longest` tokens, and which of them have more."""
+        found = self.tokenizer(*texts, truncation=True, max_length=longest)
+        full = [place for place, ids in enumerate(found["input_ids"]) if len(ids) >= longest]
+        if not full:
+            return found, []
+        whole = self.tokenizer(*([side[place] for place in full] for side in texts), truncation=False)
+        return found, [place for place, ids in zip(full, whole["input_ids"], strict=True) if len(ids) > longest]
 
     def batches(self, encoded: Mapping[str, Sequence[Sequence[int]]], tokens: Mapping[str, int]) -> Batches:
         """Return batches of texts of similar length, the longest first: a lack of memory shows at once.

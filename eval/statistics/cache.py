@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from posnet_eval.metrics.base import FloatArray, Metric, Segment
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import cache_folder
 from posnet_fairseq.shared.schema import loads
+
+BoolArray = NDArray[np.bool_]
 
 AT_ONCE = 500  # keys in a query
 FORMAT = 1  # to be raised when posnet itself counts or scores differently
@@ -50,26 +53,35 @@ class SegmentCache:
             self._database = sqlite3.connect(path or ":memory:", timeout=PATIENCE)
             self._database.executescript(_TABLES)
 
-    def get(self, keys: Sequence[bytes], width: int) -> FloatArray:
-        """Return (len(keys), K) cached statistics for distinct keys, rows of NaN for those that are not cached."""
-        rows = np.full((len(keys), width), np.nan)
+    def get(self, keys: Sequence[bytes], width: int) -> tuple[FloatArray, BoolArray]:
+        """Return (len(keys), K) cached statistics for distinct keys, and of which segments not all was read.
+
+        Rows that are not cached are NaN. K is 2 or more.
+        """
+        rows, cut = np.full((len(keys), width), np.nan), np.zeros(len(keys), dtype=bool)
         places = {key: place for place, key in enumerate(keys)}
         with self._explaining():
             for start in range(0, len(keys), AT_ONCE):
                 some = keys[start : start + AT_ONCE]
                 query = f"SELECT key, numbers FROM statistics WHERE key IN ({','.join('?' * len(some))})"
                 for key, numbers in self._database.execute(query, some):
-                    # four bytes for each number if that is exact, as it is for counts and most models' scores
-                    if isinstance(numbers, bytes) and len(numbers) in (4 * width, 8 * width):  # else it is damaged
-                        rows[places[key]] = np.frombuffer(numbers, f"<f{len(numbers) // width}")
-        return rows
+                    # Four bytes for each number if that is exact, as it is for counts and most models' scores; one
+                    # more if not all of the segment was read.
+                    size, more = divmod(len(numbers), width) if isinstance(numbers, bytes) else (0, 0)
+                    if size in (4, 8) and more < 2:  # else it is damaged
+                        rows[places[key]] = np.frombuffer(numbers, f"<f{size}", count=width)
+                        cut[places[key]] = more
+        return rows, cut
 
-    def put(self, keys: Iterable[bytes], rows: FloatArray) -> None:
-        """Cache (len(keys), K) statistics; an error is kept in :attr:`full`, and the run goes on."""
+    def put(self, keys: Iterable[bytes], rows: FloatArray, cut: BoolArray) -> None:
+        """Cache statistics as of :meth:`get`; an error is kept in :attr:`full`, and the run goes on."""
         if self.full:
             return
         exact = (rows.astype("<f4") == rows).all(1)
-        numbers = [row.astype("<f4" if fits else "<f8").tobytes() for row, fits in zip(rows, exact, strict=True)]
+        numbers = [
+            row.astype("<f4" if fits else "<f8").tobytes() + bytes(more)
+            for row, fits, more in zip(rows, exact, cut.tolist(), strict=True)
+        ]
         try:
             with self._database:
                 insert = "INSERT OR REPLACE INTO statistics VALUES (?, ?)"

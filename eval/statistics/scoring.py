@@ -111,7 +111,7 @@ def _compute(runs: Sequence[MetricRun], cache: SegmentCache, report: ProgressRep
     ]
     segments = list(rows_of)
     known_as = keys(metric, runs[0].details, segments)
-    rows = cache.get(known_as, metric.width)
+    rows, cut = cache.get(known_as, metric.width)
     unknown = np.flatnonzero(np.isnan(rows).any(1))
     if len(unknown) and cached_only:
         raise UsageError(
@@ -123,8 +123,9 @@ def _compute(runs: Sequence[MetricRun], cache: SegmentCache, report: ProgressRep
         new: list[int] = []
 
         def save() -> None:
+            cut[unknown[list(metric.cut)]] = True
             known = [row for row in new if np.isfinite(rows[row]).all()]
-            cache.put([known_as[row] for row in known], rows[known])
+            cache.put([known_as[row] for row in known], rows[known], cut[known])
             new.clear()
 
         with report.stage(metric.label, "segments", len(unknown)) as bar, contextlib.ExitStack() as stack:
@@ -141,6 +142,8 @@ def _compute(runs: Sequence[MetricRun], cache: SegmentCache, report: ProgressRep
         metric.release()
     for run, of_run in zip(runs, chosen, strict=True):
         run.statistics = {system: rows[np.array(indices)] for system, indices in of_run.items()}
+        if cut.any():
+            run.cut = np.any([cut[indices] for outputs in of_run.values() for indices in outputs], axis=0)
         for system, statistics in run.statistics.items():
             odd = np.argwhere(~np.isfinite(statistics).all(2))
             if len(odd):

@@ -41,6 +41,7 @@ class MetricRun:
     details: dict[str, str]  # what its statistics depend on beside the text
     texts: Texts
     statistics: dict[str, FloatArray] = field(default_factory=dict)  # {system: (R, N, K) of R runs}, once known
+    cut: NDArray[np.bool_] | None = None  # (N,) lines of which the metric did not read all, of any system
 
 
 def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) -> TestSetResult:
@@ -84,7 +85,7 @@ def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) ->
         differences=differences,
         by_length=tuple(buckets(by_length(texts.sources or texts.references[0]), metrics, statistics)),
         by_group=tuple(buckets(by_group(texts.groups), metrics, statistics)),
-        remarks=(*_remarks(texts, plan), *starmap(_pooled, unlike.items())),
+        remarks=(*_remarks(texts, plan), *_cut(runs), *starmap(_pooled, unlike.items())),
         segments={
             run.metric.name: {
                 name: np.mean(list(map(run.metric.by_segment, rows)), axis=0) for name, rows in run.statistics.items()
@@ -100,6 +101,16 @@ def score_of(runs: Runs, variance: SeedVariance | None = None) -> Score:
     low, high = (found.low, found.high) if found else significance.interval(runs.means)
     deviation = float(np.std(runs.scores, ddof=1)) if len(runs.scores) > 1 else None
     return Score(runs.value, tuple(runs.scores.tolist()), deviation, low, high, half_width=0.5 * (high - low))
+
+
+def _cut(runs: Iterable[MetricRun]) -> Iterator[hygiene.Remark]:
+    """Yield a remark on each metric that did not read all of each line."""
+    for run in runs:
+        if run.cut is not None and (lines := (np.flatnonzero(run.cut) + 1).tolist()):
+            longer = counted(len(lines), "line is longer", "lines are longer")
+            what = "source, reference or translation" if run.metric.needs_source else "reference or translation"
+            text = f"{longer} than {run.metric.label} reads: the end of a {what} does not count"
+            yield hygiene.Remark("", text, tuple(lines[: hygiene.SHOWN]))
 
 
 def _varies_more(runs: Runs, others: Iterable[Runs]) -> bool:

@@ -27,7 +27,8 @@ def _parser() -> argparse.ArgumentParser:
             benchmark.add_argument(flag(name), nargs=nargs, type=int, default=default, help=help_text)
 
     whole = what.add_parser("models", help="training and decoding of whole models against fairseq's transformer")
-    whole.add_argument("--mixers", nargs="+", help="default: all")
+    or_layers = "; one for each layer: lightconv,lightconv,attention"
+    whole.add_argument("--mixers", nargs="+", help=f"default: all{or_layers}")
     numbers(whole, sentences=(100, "in a batch"), length=(12, "tokens of each sentence"), beam=(5, "of decoding"))
 
     layer = what.add_parser("layers", help="one mixer with its projections against attention's")
@@ -43,7 +44,9 @@ def _parser() -> argparse.ArgumentParser:
     search = what.add_parser(
         "decode", help="beam search: mixers with stored energies, fairseq's transformer, CTranslate2 if it is installed"
     )
-    search.add_argument("--mixers", nargs="*", default=["attention", "rposnet"], help="default: attention rposnet")
+    search.add_argument(
+        "--mixers", nargs="*", default=["attention", "rposnet"], help=f"default: attention rposnet{or_layers}"
+    )
     search.add_argument("--checkpoints", type=path_text, nargs="+", default=[], help="trained models to measure too")
     numbers(search, beams=([1, 5, 12], ""), lengths=([20, 60, 120], ""), words=(32000, "of the dictionary"))
     numbers(search, sentences=(8, "in a batch"))

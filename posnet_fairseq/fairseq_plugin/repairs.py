@@ -87,13 +87,13 @@ def refuse_dictionaries_of_other_data(setup: Callable, cfg: Any, **kwargs: Any) 
     Remove this when fairseq compares the dictionaries.
     """
     task = setup(cfg, **kwargs)
-    known = task.cfg or task.args  # of a legacy task, as language models have
+    known = task.cfg or getattr(task, "args", None)  # of a legacy task, as language models have
     languages = [getattr(known, f"{side}_lang", None) for side in ("source", "target")]
     if all(languages):
         read = {languages[0]: task.source_dictionary, languages[1]: task.target_dictionary}
     else:  # a language model's, or a task without words
         read = {"": task.dictionary} if hasattr(task, "dictionary") else {}
-    folders = [Path(folder) for folder in utils.split_paths(getattr(known, "data", None) or "")]
+    folders = [Path(folder) for folder in utils.split_paths(getattr(known, "data", None) or "") if folder]
     for folder, (language, dictionary) in itertools.product(folders, read.items()):
         check_dictionary(folder, language)
         path, first = (each / dictionary_file(language) for each in (folder, folders[0]))

@@ -45,7 +45,7 @@ def import_fairseq() -> ModuleType:
         optional_types.repair()
         return importlib.import_module("fairseq")
     except Exception as error:  # fairseq 0.12.2 raises ValueError on Python 3.11 and later
-        if getattr(error, "name", None) == "fairseq":  # it is not installed
+        if getattr(error, "name", None) == "fairseq" or isinstance(error, OSError):  # not installed; a full disk
             raise
         raise ImportError(
             f"fairseq does not import on Python {sys.version.split()[0]} ({type(error).__name__}: {error}). "

@@ -12,17 +12,19 @@ from fairseq.file_io import PathManager
 from posnet_fairseq.ops.linear import SLOW_BF16, multiplies_bf16
 from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.processes import cores
 from posnet_fairseq.transformer.compiling import check_compiler
 
 # The least sensible values of options that fairseq does not check; of each value in lists such as --lr 0.1,0.01.
 _LEAST: dict[str, dict[str, int]] = {
     "common": {"log_interval": 1},
-    "dataset": {"num_workers": 0, "required_batch_size_multiple": 1, "validate_interval": 1}
+    "dataset": {"num_workers": 0, "required_batch_size_multiple": 1, "validate_interval": 1, "max_valid_steps": 1}
     | dict.fromkeys(("max_tokens", "max_tokens_valid", "batch_size", "batch_size_valid"), 1),  # 0: without a limit
     "optimization": {"lr": 0, "max_epoch": 0, "max_update": 0, "update_freq": 1},
     "checkpoint": {"save_interval": 1},
     "lr_scheduler": {"warmup_updates": 0},
 }
+_WORKERS = 16  # of --num-workers that machines with fewer cores may have, too
 
 
 def check_training_options(cfg: Any) -> None:
@@ -46,6 +48,12 @@ def _problems(cfg: Any) -> Iterator[str]:
             for each in [value] if value is None or isinstance(value, Real) else value:
                 if isinstance(each, Real) and not float(each) >= least:
                     yield f"{flag(name)} {each}: give {least} or more"
+    workers = max(_WORKERS, cores())
+    if cfg.dataset.num_workers > workers:
+        yield (
+            f"--num-workers {cfg.dataset.num_workers}: give at most {workers}: each is a process, and this machine has "
+            f"{cores()} cores"
+        )
     yield from _problems_of_precision(cfg.common)
     path, other = cfg.checkpoint.restore_file, cfg.checkpoint.finetune_from_model
     if path != "checkpoint_last.pt" and not cfg.checkpoint.checkpoint_suffix and not PathManager.isfile(path):

@@ -25,7 +25,7 @@ from posnet_fairseq.registry import mixer_names, option_fields
 from posnet_fairseq.shared import errors
 from posnet_fairseq.shared.errors import DamagedError, UsageError, about, unreadable
 from posnet_fairseq.shared.failures import explain_unreadable
-from posnet_fairseq.shared.files import check_place, replacing
+from posnet_fairseq.shared.files import check_place, has_utf8_name, replacing
 from posnet_fairseq.transformer.architectures import archs, gpt_archs
 from posnet_fairseq.transformer.model_options import language_model_fields, translation_model_fields
 
@@ -46,7 +46,7 @@ _EMBEDDINGS = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "de
 # Types of weights that torch computes with, and those of a model's other tensors.
 _PRECISIONS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool)
-_LARGEST, _LONGEST = 10**9, 4096  # numbers, and texts (such as paths), among options
+_LARGEST, _LONGEST = 10**9, 2**16  # numbers, and texts (such as paths and mixers of layers), among options
 
 
 def read_checkpoint(path: str | Path, with_weights: bool = True) -> State:
@@ -153,7 +153,7 @@ def load_content(path: str | Path, with_tensors: bool = False) -> object:
             warnings.simplefilter("ignore")  # about kinds of tensors that are refused anyway
             # Files of old torch versions are no zip archives and cannot be mapped into memory; nor can those whose
             # names are not UTF-8.
-            mmap = archive and str(path).isprintable()
+            mmap = archive and has_utf8_name(path)
             # For good: leaving the context manager of torch would also forget what fairseq's process has registered.
             torch.serialization.add_safe_globals(data_types())
             return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)

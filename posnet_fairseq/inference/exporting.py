@@ -138,8 +138,8 @@ def _facts(state: State, weights: Weights, vocabulary: Vocabulary, data: Path) -
             )
             width, inner = (options[f"{side}_{what}"] for what in ("embed_dim", "ffn_embed_dim"))
             yield side, f"{layers} of width {width}, feed-forward {inner}, {heads}"
-    each = {weight.data_ptr(): weight for weight in weights.values()}.values()
-    (dtype,) = {str(weight.dtype) for weight in each if weight.is_floating_point()}
+    each = {weight.data_ptr(): weight for weight in weights.values() if weight.is_floating_point()}.values()
+    (dtype,) = {str(weight.dtype) for weight in each}
     yield "weights", f"{sum(weight.numel() for weight in each):,}, {dtype.removeprefix('torch.')}"
     if stored_energies.has_tables(weights):
         yield "position energies", "stored as tables, so the model cannot be trained further"

@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 import msgspec
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 
 from posnet_fairseq import __version__
 from posnet_fairseq.inference import checkpoints
@@ -31,7 +31,7 @@ from posnet_fairseq.inference.vocabularies import languages_of
 from posnet_fairseq.mixers.bases.mixer_settings import named_mixers
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import DamagedError, UsageError, unreadable
-from posnet_fairseq.shared.files import check_file, read_small, replacing, utf8_name, write_lines
+from posnet_fairseq.shared.files import check_file, read_small, utf8_name, write_lines
 from posnet_fairseq.shared.records import digest, sealed
 from posnet_fairseq.shared.schema import convert, read_json
 from posnet_fairseq.text.card import CARD, DatasetCard
@@ -168,8 +168,7 @@ def write_model(folder: Path, state: State, weights: Weights, data: Path) -> Non
     if search := recorded_search(state):
         config[ENTRY] = search
     once = {name: weight.contiguous() for name, weight in weights.items() if name not in _shared(options)}
-    with replacing(folder / WEIGHTS) as temporary:  # not with the permissions that safetensors chooses
-        save_file(once, temporary)
+    (folder / WEIGHTS).write_bytes(save(once))  # safetensors has errors, permissions and encodings of names of its own
     write_config(folder, config)
 
 

@@ -16,13 +16,14 @@ import msgspec
 
 from posnet_fairseq.inference.model_folder import files_of_models
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import check_place, check_stdout, reading, rescued, save_lines
+from posnet_fairseq.shared.files import check_place, check_stdout, reading, rescued, save_lines, write_lines
 from posnet_fairseq.shared.output_paths import descriptor, is_same_file, resolved
 from posnet_fairseq.shared.processes import try_lock
 from posnet_fairseq.shared.records import changed
 from posnet_fairseq.shared.schema import convert, loads
 
 _KIND = "posnet-translate 1"  # first entry of OUTPUT.partial: what it is, and the version of its format
+_BEGINS = json.dumps({"kind": _KIND}).encode()[:-1]
 _LONGEST = 240  # bytes of a file's name that leave room for another ending
 Texts = Sequence[Sequence[str] | None]  # lines of a window, and what their translations begin with
 
@@ -77,10 +78,9 @@ class FinishedWindows:
         self._number = 0  # of the next window
         self._digests, self._ends = list[str](), list[int]()  # of the windows; where each line of the file ends
         self._head = json.loads(json.dumps({"kind": _KIND, **work}))
-        begins = json.dumps({"kind": _KIND}).encode()[:-1]
         self._file.seek(0)
-        start = self._file.read(len(begins))
-        if not begins.startswith(start):
+        start = self._file.read(len(_BEGINS))
+        if not _BEGINS.startswith(start):
             raise foreign
         for end, line in self._lines():
             if not self._ends and line != self._head:
@@ -120,14 +120,29 @@ class FinishedWindows:
 
     def finish(self) -> None:
         """Write the output, and remove the file."""
-        save_lines(self._output, self)
-        self.path.unlink(missing_ok=True)
+        try:
+            _refuse_kept(self._output)
+            write_lines(self._output, self)
+        except UsageError as error:
+            if self._is_there():
+                kept = f"All lines are in {self.path}, from which the same command goes on."
+                raise UsageError(f"{error} {kept}") from error
+            with rescued(self._output, self):
+                raise
+        if self._is_there():
+            self.path.unlink()
 
     def close(self) -> None:
         """Leave the file to a later attempt, unless nothing was kept in it."""
-        if self._is_ours and not self._digests:
-            self.path.unlink(missing_ok=True)
+        if self._is_ours and not self._digests and self._is_there():
+            self.path.unlink()
         self._file.close()
+
+    def _is_there(self) -> bool:
+        """Return whether the file still has its name, which may have become that of another file."""
+        with contextlib.suppress(OSError):
+            return os.path.samestat(os.stat(self.path), os.fstat(self._file.fileno()))
+        return False
 
     def _append(self, value: object) -> None:
         self._file.truncate(self._ends[-1] if self._ends else 0)
@@ -195,6 +210,7 @@ def check_places(options: argparse.Namespace) -> None:
         check_place(output, "--output", inputs)
         is_stream = resolved(output, f"--output {output}")[1]
         if not is_stream:
+            _refuse_kept(output)
             check_place(place_beside(output), "", inputs)
     problem = ""
     if options.resume and is_stream:
@@ -230,6 +246,13 @@ def place_beside(output: str) -> Path:
     """Return the place of OUTPUT.partial."""
     place, _ = resolved(output, f"--output {output}")
     return place.with_name(os.fsdecode(os.fsencode(place.name)[:_LONGEST]) + ".partial")
+
+
+def _refuse_kept(output: str) -> None:
+    """Refuse to replace a file in which a command keeps what it has finished, or is about to."""
+    with contextlib.suppress(OSError), open(output, "rb") as file:
+        if file.read(len(_BEGINS)) == _BEGINS or not try_lock(file.fileno()):
+            raise UsageError(f"{output} has the finished lines of another command. Give another output, or remove it.")
 
 
 def _digest(texts: Texts) -> str:

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from posnet_fairseq.inference.lexicon import Corpus, learn_lexicon
@@ -45,7 +45,7 @@ class Shortlist:
         about = {"kind": _KIND, **_digests(vocabulary)}
         tensors = {"starts": self.starts, "words": self.words.int(), "always": self.always.int()}
         with replacing(path) as temporary:
-            save_file(tensors, temporary, about)
+            temporary.write_bytes(save(tensors, about))
 
     @classmethod
     def load(cls, path: str | Path, vocabulary: Vocabulary) -> Self:

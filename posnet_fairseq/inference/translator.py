@@ -253,8 +253,9 @@ class Batches:
         chosen, second = list(self._sources), self._prefixes or {}
         lengths = [translator.size(source, second.get(index)) for index, source in self._sources.items()]
         self._batches = [[chosen[i] for i in batch] for batch in batches_by_length(lengths, max_tokens)]
-        pairs = zip(lines, prefixes or [None] * len(lines), strict=True)
-        self._around, self._blank = [translator.spaces_around(*pair) for pair in pairs], translator.blank
+        second_texts: Sequence[str | None] = prefixes or [None] * len(lines)
+        self._around = [*map(translator.spaces_around, lines, second_texts)]
+        self._blank = translator.blank
 
     def __len__(self) -> int:
         return len(self._batches)

@@ -1,7 +1,7 @@
 """Stages of a run: commands whose outputs lie side by side in its folder, each with RUN/NAME.log and RUN/NAME.json.
 
-A stage that is finished is left alone, unless its file is gone or is older than the file that it is made of; one that
-was cut short is done again; other settings than before are refused.
+A stage that is finished is left alone, unless its file is gone or the file that it is made of has changed since; one
+that was cut short is done again; other settings than before are refused.
 """
 
 import contextlib
@@ -23,15 +23,16 @@ from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.errors import UsageError, last_error
 from posnet_fairseq.shared.processes import ending_with_this, repaired
 from posnet_fairseq.shared.progress import Bar, ProgressReporter, shown
-from posnet_fairseq.shared.records import Record, installed_versions
+from posnet_fairseq.shared.records import Record, are_intact, describe, installed_versions
 from posnet_fairseq.shared.stages import exclusive_lock
 
 DONE = " is done"  # said of a stage that was finished before
 PATIENCE = 10.0  # seconds to wait for a run's folder: processes that load data outlive a killed training by some
 STEP = 0.5  # seconds between two looks at a command that runs
 PACKAGES = ("posnet", *FAIRSEQS, "torch", "numpy", "sentencepiece", "subword-nmt", "sacrebleu")
-# Variables of commands, unless they are set: memory in large pages where Linux gives them to programs that ask.
-VARIABLES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+# Variables of commands, unless they are set: memory in large pages where Linux gives them to programs that ask; logs in
+# UTF-8 in any locale.
+VARIABLES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "PYTHONIOENCODING": "utf-8:backslashreplace"}
 # Options that say where and how fast a command computes, not what: a run may go on with others.
 FREE = (
     *("--cpu", "--bf16", "--fp16", "--ddp-backend", "--distributed-backend", "--distributed-world-size"),
@@ -129,8 +130,8 @@ class CommandStage:
 
     Attributes:
         made: the file that it makes, None if none in particular. A finished stage whose file is gone is done again.
-        source: the file that it is made of, or None. A finished stage is done again when this is newer. What is done
-            again may have other settings than before.
+        source: the file that it is made of, or None. A finished stage is done again when this has changed. What is
+            done again may have other settings than before.
         settings: what it depends on; None: the command's own, see :func:`settings_of`.
         remedy: what to do if these have changed (default: how to do it again).
         growing: settings, the first a number. A stage that was done with less of that goes on, with the others as they
@@ -166,7 +167,7 @@ class CommandStage:
     def is_done(self) -> bool:
         """Return whether nothing is left to do; refuse other settings than a stage was begun with that goes on."""
         record, settings = self.record, self._depends()
-        if record.finished and self.made and (not self.made.exists() or self._is_outdated(self.made)):
+        if record.finished and self.made and (not self.made.exists() or self._is_outdated(self.made, record)):
             return False
         grows = self.growing and record.is_exceeded(self.growing[0], int(settings[self.growing[0]]))
         if grows:
@@ -179,9 +180,13 @@ class CommandStage:
             )
         return record.finished and not grows
 
-    def _is_outdated(self, made: Path) -> bool:
+    def _is_outdated(self, made: Path, record: Record) -> bool:
         source = self.source
-        return source is not None and source.exists() and made.stat().st_mtime_ns < source.stat().st_mtime_ns
+        if source is None or not source.exists():
+            return False
+        if files := record.content.get("files"):
+            return not are_intact(source.parent, files)
+        return made.stat().st_mtime_ns < source.stat().st_mtime_ns  # by an earlier version, which noted no files
 
     def perform(self, lock: int, environment: Mapping[str, str], watch: Callable[[], None]) -> None:
         """Run the command, which inherits the lock of the folder, and keep the record of the attempt.
@@ -189,6 +194,7 @@ class CommandStage:
         ``watch`` is called again and again meanwhile; what it raises ends the command.
         """
         record = self.record
+        record.content["files"] = describe([self.source] if self.source else [])
         record.begin(self._depends(), command=self.command, **surroundings(environment))
         start = time.perf_counter()
         with open(self.log, "a", encoding="utf-8", errors="surrogateescape") as log:

@@ -30,9 +30,11 @@ PLAN = "comparison.yaml"
 def parameters(run: Path) -> int:
     """Return the number of parameters of the model that translates; a shared embedding counts once."""
     from posnet_fairseq.inference.checkpoints import read_checkpoint
+    from posnet_fairseq.inference.model_loading import build_model
+    from posnet_fairseq.inference.stored_energies import parameter_count
 
-    tensors = read_checkpoint(run / MODEL)["model"].values()
-    return sum({tensor.data_ptr(): tensor.numel() for tensor in tensors}.values())
+    # Of the model: a checkpoint also has names of mixers and a length ratio, as whole numbers.
+    return parameter_count(build_model(read_checkpoint(run / MODEL)))
 
 
 def gate(run: Path) -> str:

@@ -22,16 +22,18 @@ from posnet_fairseq.text.pipeline import check_dictionary
 from posnet_fairseq.transformer.sizes import SIZES
 
 STAGES = ("prepare", "train", "average", "precompute", "translate", "score")
-# Settings that set options of fairseq-train, and a pattern of options that --options may not have: these, and those by
-# which a training would end elsewhere or lack checkpoints to average.
-_GIVING = "mixer size seed tokens max_tokens updates interval patience runs init_from user_dir".split()
+# Settings that set options of fairseq-train, and a pattern of options that --options may not have: these, those by
+# which a training would end elsewhere or lack checkpoints to average, and those that decide what its data are, which
+# the stages after it translate and score.
+_GIVING = "mixer size seed tokens max_tokens updates interval patience dataset data runs init_from user_dir".split()
 _OWN = re.compile(
     r"--(arch|seed|max-tokens|max-sentences|batch-size|update-freq|max-update|max-epoch|patience|stop-min-lr"
     r"|stop-time-hours|save-|no-save|no-last-checkpoints|keep-interval-updates|keep-last-epochs|keep-best-checkpoints"
     r"|reset-(dataloader|lr-scheduler|meters|optimizer)|restore-file|continue-once|finetune-from-model"
     r"|checkpoint-suffix|write-checkpoints-asynchronously|disable-validation|valid-subset|validate-after-updates"
     r"|validate-interval(?!-)|(maximize-)?best-checkpoint-metric|required-batch-size-multiple|distributed-|log-"
-    r"|user-dir).*|-a.*"
+    r"|user-dir|task|source-lang|target-lang|train-subset|combine-val|ignore-unused-valid-subsets|dataset-impl"
+    r"|num-shards|shard-id).*|-[ast].*"
 )
 
 # Settings that put mixers into places. Names of runs made of them are no longer than those that may be given.

@@ -38,6 +38,9 @@ def command(main: Main) -> Callable[..., None]:
             gc.set_threshold(_OBJECTS)
         logging.getLogger().setLevel(logging.WARNING)  # fairseq's modules lower it
         _repair_streams(sys.argv[1:] if arguments is None else arguments)
+        if not os.environ.get("COLUMNS", "").strip("0"):  # in 0 columns nothing would be printed
+            os.environ.pop("COLUMNS", None)
+        os.environ.pop("MPLBACKEND", None)  # pictures are files; matplotlib fails at a name that it does not know
         with _heeding_interrupts(has_a_process) as interrupts:
             code = _exit_code(main, arguments, interrupts)
         if has_a_process and "triton" not in sys.modules:  # from 3.9 on it prints all types that are not searched

@@ -33,7 +33,7 @@ def how_to_install(extra: str) -> str:
 
 _NO_MEMORY = r"(CUDA out of memory|[Cc]an(?:no|')t allocate memory|not enough memory|unable to mmap)"
 
-# Texts of errors that fairseq raises, as regular expressions, and the sentences shown instead.
+# Texts of errors that fairseq and others raise, as regular expressions, and the sentences shown instead.
 _FAIRSEQ = {
     r"Could not infer language pair": (
         "there is no binarized data in the data directory (fairseq found no dictionary or no train.SRC-TGT files). "
@@ -54,6 +54,10 @@ _FAIRSEQ = {
     r"could not parse ModelProto from (?P<path>.*)": (
         "{path} is damaged or no sentencepiece model. Copy it again, or give the file that the training data was made "
         "with."
+    ),
+    r"No usable temporary directory found in \[(?P<folders>.*)\]": (
+        "no folder for temporary files can be written, of {folders}. Make room there, or give another one by the "
+        "variable TMPDIR."
     ),
     r"CUDA out of memory": (
         "the GPU has too little memory for this. Give a smaller --max-tokens, --batch-size or --beam, or shorter "

@@ -4,6 +4,7 @@ import argparse
 import codecs
 import contextlib
 import errno
+import fcntl
 import io
 import itertools
 import os
@@ -59,12 +60,16 @@ def check_file(path: str | Path) -> None:
 @contextlib.contextmanager
 def utf8_name(path: str | Path) -> Iterator[str]:
     """Provide a name of a file for libraries that open files by names in UTF-8 only, as safetensors does."""
-    name = os.fspath(path)
-    if name.encode(errors="replace") == os.fsencode(name):
-        yield name
+    if has_utf8_name(path):
+        yield os.fspath(path)
     else:
-        with open(name, "rb") as file:
+        with open(path, "rb") as file:
             yield f"/dev/fd/{file.fileno()}"
+
+
+def has_utf8_name(path: str | Path) -> bool:
+    """Return whether a path is text in UTF-8, and not only in the user's locale, or no text."""
+    return os.fspath(path).encode(errors="replace") == os.fsencode(path)
 
 
 def read_small(path: str | Path, most: int = SMALL, pipes: bool = False) -> bytes:
@@ -195,9 +200,13 @@ def check_folder(folder: str | Path, option: str = "--out") -> None:
 
 
 def check_stdout() -> None:
-    """Check that standard output is open. Commands that print their result call it before their work."""
-    if sys.stdout is None:
-        raise UsageError("standard output is closed, so the result would be lost. Redirect it to a file.")
+    """Check that standard output can be written. Commands that print their result call it before their work."""
+    problem = "closed" if sys.stdout is None else ""
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # it is not always a file
+        if fcntl.fcntl(sys.stdout.fileno(), fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            problem = "open for reading only"
+    if problem:
+        raise UsageError(f"standard output is {problem}, so the result would be lost. Redirect it to a file.")
 
 
 @contextlib.contextmanager
@@ -333,7 +342,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 def _rescue(lines: Iterable[str], may_print: bool) -> str:
     """Keep lines that could not be written to their place, and return a sentence that says where they are."""
-    for folder in (tempfile.gettempdir(), "/dev/shm"):
+    for folder in (None, "/dev/shm"):  # the first: for temporary files, if any is found that can be written
         with contextlib.suppress(OSError, UsageError):
             place = Path(tempfile.mkdtemp(dir=folder, prefix="posnet-")) / "lines.txt"
             write_lines(place, lines)

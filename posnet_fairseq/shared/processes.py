@@ -121,20 +121,20 @@ class _Worker:
     /dev/shm.
     """
 
-    def __init__(self, context: Any, function: Callable[[Any], Any], number: int, daemon: bool) -> None:
+    def __init__(self) -> None:
+        self.items = deque[int]()  # numbers of items that were sent and not answered yet
+        self._process: Any = None
+
+    def start(self, context: Any, function: Callable[[Any], Any], number: int, daemon: bool) -> None:
+        """Start the process. No other one gets its ends of the pipes: else its death would not be noticed."""
         calls, self._calls = context.Pipe(duplex=False)
         self.answers, answers = context.Pipe(duplex=False)
-        self._ends = calls, answers  # of the process
         self._room = fcntl.fcntl(self._calls, fcntl.F_GETPIPE_SZ) // 2  # bytes that wait in the pipe for certain
-        self.items = deque[int]()  # numbers of items that were sent and not answered yet
         arguments = UserDirs(), function, number, os.getpid(), calls, answers
-        self.process = context.Process(target=_serve, args=arguments, daemon=daemon)
-
-    def start(self) -> None:
-        """Start the process."""
-        self.process.start()
-        for end in self._ends:
-            end.close()  # a process that is started later would have it, too
+        self._process = context.Process(target=_serve, args=arguments, daemon=daemon)
+        self._process.start()
+        calls.close()
+        answers.close()
 
     def takes(self, item: bytes) -> bool:
         """Return whether an item can be sent without waiting for an answer, which would wait for this process."""
@@ -152,14 +152,15 @@ class _Worker:
 
     def end(self) -> None:
         """Let the process end, which has answered."""
-        self._calls.send_bytes(b"")
-        self.process.join()
+        with contextlib.suppress(OSError):  # it has ended
+            self._calls.send_bytes(b"")
+        self._process.join()
 
     def kill(self) -> None:
         """End the process at once, if it was started."""
-        if self.process.pid is not None:
-            self.process.kill()
-            self.process.join()
+        if self._process is not None and self._process.pid is not None:
+            self._process.kill()
+            self._process.join()
 
 
 @contextlib.contextmanager
@@ -174,11 +175,11 @@ def _workers(
     context = multiprocessing.get_context(start)
     if start == "spawn":
         resource_tracker.ensure_running()  # a process of Python, which lets Ctrl-C through when it starts
-    workers = [_Worker(context, function, number, daemon) for number in range(processes)]
+    workers = [_Worker() for _ in range(processes)]
     try:
         with _without_interrupts():
-            for worker in workers:
-                worker.start()
+            for number, worker in enumerate(workers):
+                worker.start(context, function, number, daemon)
         yield workers
         for worker in workers:
             worker.end()
@@ -235,7 +236,7 @@ def _receive(workers: Sequence[_Worker], found: dict[int, _Answer], seconds: flo
     busy = {worker.answers: worker for worker in workers if worker.items}
     with _noticing_ends():
         for each in wait(list(busy), seconds) if busy else ():
-            number, answer = busy[each].receive()  # type: ignore[index]
+            number, answer = busy[each].receive()
             found[number] = answer
 
 

@@ -35,7 +35,8 @@ class Record:
     """The record of a stage: what it depends on, every attempt at it, and, of a folder, what it holds.
 
     The JSON file at `path` need not be there. `content` has ``settings`` by name, ``attempts``, ``finished``; when an
-    attempt has ended, ``seconds`` of all attempts; of a folder also ``key``, ``counts`` and ``files``.
+    attempt has ended, ``seconds`` of all attempts; of a folder also ``key``, ``counts`` and ``files``; of a command
+    ``files``, which it reads.
     """
 
     def __init__(self, path: Path | str):

@@ -1,6 +1,7 @@
 """What must hold for the gradients of every token mixer. Laws as in :mod:`posnet_fairseq.testing.mixer_laws`."""
 
 import copy
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,7 +50,7 @@ def second_derivatives_are_right_or_refused(mixer: TokenMixer) -> None:
             along = torch.stack([(g * d).sum() for g, d in pairs]).sum()
             second = grad(along, inputs, allow_unused=True, materialize_grads=True)
         except (RuntimeError, UsageError) as error:
-            if "is not implemented" in str(error) or "no second derivatives" in str(error):
+            if re.search(r"derivative for \S+ is not implemented|no second derivatives", str(error)):
                 continue
             raise
         for got, after, before in zip(second, moved(power, step), moved(power, -step), strict=True):
@@ -73,7 +74,7 @@ def gradients_are_those_of_the_call(mixer: TokenMixer) -> None:
 
 
 def transforms_are_right_or_refused(mixer: TokenMixer) -> None:
-    """torch.func.grad gives the gradients of autograd, or an error."""
+    """torch.func.grad gives the gradients of autograd, or torch says that it does not know this backward pass."""
     query, memory, context = call(mixer)
     own = dict(mixer.named_parameters())
     if not own:
@@ -84,8 +85,11 @@ def transforms_are_right_or_refused(mixer: TokenMixer) -> None:
 
     try:
         transformed = torch.func.grad(loss)({name: p.detach() for name, p in own.items()})
-    except (RuntimeError, UsageError):
-        return
+    except RuntimeError as error:
+        # torch's own words about an autograd.Function as most are, and about weights that are made again.
+        if re.search(r"override the setup_context staticmethod|support saved tensor hooks", str(error)):
+            return
+        raise
     expected = grad(loss(own), [*own.values()], allow_unused=True, materialize_grads=True)
     torch.testing.assert_close([*transformed.values()], [*expected], **CLOSE)
 

@@ -33,7 +33,7 @@ class TextPipeline:
         return tokens
 
     def parts(self, line: str) -> tuple[str, str, str]:
-        """Return a line in three parts: only the middle one is translated, the others stand around its translation."""
+        """Return a line's text, which is translated, between what stands before and after its translation."""
         return "", line, ""
 
 
@@ -57,7 +57,7 @@ class Pipeline(TextPipeline):
         return self.target.join(self._target_pieces.join(tokens))
 
     def parts(self, line: str) -> tuple[str, str, str]:
-        """Return spaces before a line, its text, and spaces after it; all of a line for a language model is text."""
+        """Return a line's text between the spaces around it; all of a line for a language model is text."""
         return spaces_around(line) if self.source.language else ("", line, "")
 
 
@@ -133,7 +133,8 @@ def _is_of_card(given: str | Path, folder: str | Path, languages: tuple[str, str
     A file that differs from those is refused; without a card of these languages, any may be given.
     """
     card = DatasetCard.read_if_whole(folder)
-    if not set(languages) <= {card.source_lang or "", card.target_lang or ""} or not card.subword_files:
+    is_of_others = bool(card.words) and not set(languages) <= {card.source_lang, card.target_lang}
+    if is_of_others or not card.subword_files:
         return False
     there = [path for each in card.subword_files if (path := Path(folder, each)).is_file()]
     if digest(given) in {*map(digest, there), *map(card.hash_of, card.subword_files)}:

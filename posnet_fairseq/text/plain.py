@@ -38,8 +38,9 @@ _JSON = re.compile(r'\s*\{"line": ?\d+, ?"text": ?"')  # and with --json
 _NOT_TEXT: dict[str, Callable[[str], object]] = {
     "is a table: each line has a tab. Give a file of text alone, for instance column {column}, which cut "
     "-f{column} prints.": lambda line: "\t" in line,
-    "has ||| in each line, as lists of n best translations and parallel text for word aligners have. Give a file of "
-    "text alone.": lambda line: _BAR in line,
+    "is a list of n best translations: each line begins with a number and |||. Give a file of text alone.": (
+        re.compile(r"\d+ \|\|\| ").match
+    ),
     "has a number in each line, as posnet-translate --score-translations prints them. Give a file of text.": (
         _SCORE.fullmatch
     ),

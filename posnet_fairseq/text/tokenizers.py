@@ -29,10 +29,14 @@ _RUN_OF_SPACES = regex.compile(f"[{regex.escape(_SPACES)}]+")
 
 
 def spaces_around(line: str) -> tuple[str, str, str]:
-    """Return white space and invisible characters that a line begins with, its text, and those that it ends with."""
+    """Return white space that a line begins with, its text, and white space that it ends with.
+
+    Invisible characters around the text are dropped.
+    """
     begun = line.lstrip(_SPACES + _INVISIBLE)
     text = begun.rstrip(_SPACES + _INVISIBLE)
-    return line[: len(line) - len(begun)], text, begun[len(text) :]
+    before, after = line[: len(line) - len(begun)], begun[len(text) :]
+    return before.translate(_WITHOUT_INVISIBLE), text, after.translate(_WITHOUT_INVISIBLE)
 
 
 class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -127,7 +127,7 @@ def test_peak_of_the_process_is_that_of_one_call():
 
 def test_every_engine_translates_to_the_given_length(monkeypatch):
     made = {}
-    models, task = decode_speed.build(["rposnet"], [], "tiny", words=50, longest=7)
+    models, task = decode_speed.build(["rposnet", "shaw,shaw,lightconv"], [], "tiny", words=50, longest=7)
 
     def run_once(engines, rounds, **_):
         made.update({name: engine() for name, engine in engines.items()})
@@ -142,7 +142,8 @@ def test_every_engine_translates_to_the_given_length(monkeypatch):
             tokens = [each[0]["tokens"] if name == decode_speed.BASELINE else each[0].tokens for each in translations]
             assert list(map(len, tokens)) == [7] * 3
         assert results[name]["sentences"] == 3
-    assert {"CTranslate2, int8", "rposnet_tiny, float32", "rposnet_tiny, int8"} <= set(made)
+    ours = {f"{name}_tiny, {dtype}" for name in ("rposnet", "shaw×2+lightconv") for dtype in ("float32", "int8")}
+    assert {"CTranslate2, int8", *ours} <= set(made)
     assert results["CTranslate2, int8"]["peer"] == 1
     assert math.isnan(results[decode_speed.BASELINE]["peer"])
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections import Counter
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from posnet_data_prep.pipeline import lines as module
 from posnet_data_prep.pipeline.lines import map_lines
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.processes import in_order
+from posnet_fairseq.shared.processes import in_order, worker_number
 from posnet_fairseq.shared.progress import ProgressReporter
 
 
@@ -79,8 +80,11 @@ def test_goes_on_where_it_was(sources, tmp_path, monkeypatch, processes, stop):
     assert not seen
 
 
-def test_a_killed_process_is_told():
+@pytest.mark.parametrize("mortal", [{0}, {1}, {0, 1}])
+def test_a_killed_process_is_told(mortal):
     def dies(item):
+        while worker_number() not in mortal:
+            time.sleep(1)
         os.kill(os.getpid(), 9)
 
     with pytest.raises(UsageError, match="a process was killed, perhaps because memory is short"):

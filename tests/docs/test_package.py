@@ -109,22 +109,6 @@ def test_upper_bounds_have_reasons_that_hold(required):
     assert [name for name, holds in REASONS.items() if not holds()] == []
 
 
-@pytest.mark.slow  # asks the package index
-def test_newer_versions_than_were_tried_are_known(required):
-    """Its expected failure says which versions to try: of a package that keeps others back, or with private methods."""
-    newer = []
-    for requirement in map(Requirement, required):
-        if requirement.name in ("bleurt-pytorch", "fairseq-fixed", "sacrebleu", "unbabel-comet"):
-            asked = [sys.executable, "-m", "pip", "index", "versions", requirement.name]
-            answer = subprocess.run(asked, capture_output=True, text=True)
-            if answer.returncode:
-                pytest.skip(f"no package index: {answer.stderr.strip()[-200:]}")
-            newest = re.search(r"\((.*)\)", answer.stdout)[1]
-            newer += [] if newest in requirement.specifier else [f"{requirement.name} {newest}"]
-    if newer:
-        pytest.xfail(f"to be tried: {', '.join(newer)}")
-
-
 def imported():
     """Names of all packages that a module of the three packages imports."""
     nodes = [

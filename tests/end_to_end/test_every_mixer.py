@@ -39,6 +39,18 @@ def test_arch_trains_resumes_and_translates(monkeypatch, capsys, data, tmp_path,
     assert state["optimizer_history"][-1]["num_updates"] == 4
 
 
+@pytest.mark.thorough  # 4 s
+def test_layers_that_differ(monkeypatch, capsys, data, tmp_path):
+    """With some left out and computed again in training."""
+    mixers = {"encoder-self": "fouriernet,lightconv,attention", "decoder-self": "attention,rposnet,translution"}
+    mixers["cross"] = "attention,rposnet,attention"
+    options = [word for place, names in mixers.items() for word in (f"--{place}-mixer", names)]
+    options += "--encoder-layers 3 --decoder-layers 3 --encoder-layerdrop 0.2 --decoder-layerdrop 0.2".split()
+    options += "--checkpoint-activations --encoder-gate none".split()
+    state = train_and_translate(monkeypatch, capsys, data, tmp_path, "transformer_pos_tiny", *options)
+    assert state["cfg"]["model"]["cross_mixer"] == "attention,rposnet,attention"
+
+
 @pytest.mark.parametrize("name", CROSS)
 @pytest.mark.thorough  # 11 s
 def test_cross_mixer_measures_the_length_ratio_and_keeps_it(monkeypatch, capsys, data, tmp_path, name):

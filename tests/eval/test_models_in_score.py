@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from posnet_eval.score import main
-from support.scoring import FILES, SIZE, USUAL, refused
+from support.scoring import FILES, SIZE, USUAL, refused, write
 
 ARGUMENTS = (*USUAL, "--metrics", "comet,bleurt,bleu", "--cpu")
 
@@ -39,6 +39,29 @@ def test_again_without_models(capsys):
     for name in FILES:
         assert Path("first", name).read_bytes() == Path("second", name).read_bytes()
     assert "is not a COMET model: there is no hparams.yaml" in refused(capsys, *ARGUMENTS, *MODELS)
+
+
+def test_lines_that_are_longer_than_models_read_are_remarked(capsys):
+    """Of any of the texts, once for all systems; also when the scores are cached, and no model is there."""
+    main([*ARGUMENTS, *MODELS])
+    assert "longer than" not in capsys.readouterr().out
+    for name, numbers in {"good.txt": (4, 9), "test.en": (9, 20), "test.de": (31,)}.items():
+        lines = Path(name).read_text().splitlines()
+        for number in numbers:
+            lines[number - 1] = "the cat sat on the old bridge " * 60
+        write(Path(name), lines)
+    main([*ARGUMENTS, *MODELS])
+    found = capsys.readouterr()
+    of = "test: {} than {} reads: the end of a {} does not count ({})\n"
+    comet = of.format("4 lines are longer", "COMET", "source, reference or translation", "4, 9, 20, 31")
+    bleurt = of.format("3 lines are longer", "BLEURT", "reference or translation", "4, 9, 31")
+    assert f"note: {comet}" in found.out
+    assert f"note: {bleurt}" in found.out
+    assert found.out.count(" reads: the end of ") == 2
+    assert "Token indices" not in found.err
+    Path("comet", "hparams.yaml").unlink()
+    main([*ARGUMENTS, *MODELS, "--cached-only"])
+    assert capsys.readouterr().out == found.out
 
 
 def test_what_cannot_run_is_said_before_anything_is_computed(capsys):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from posnet_fairseq.inference import translating
+from posnet_fairseq.inference import outputs, translating
 from posnet_fairseq.shared import files
 from posnet_fairseq.shared.errors import UsageError
 from support.bad_paths import node
@@ -77,6 +77,43 @@ def test_translations_are_printed_when_nothing_can_be_written(tmp_path, monkeypa
     assert not list(tmp_path.iterdir())
 
 
+def test_no_folder_for_temporary_files(folder, monkeypatch, capfd):
+    """As when all disks are full or read-only."""
+
+    def fails():
+        raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp', '/here']")
+
+    translated(folder, monkeypatch, "--output", "expected")
+    node(folder / "full", 7)
+    with monkeypatch.context() as patch:
+        patch.setattr("tempfile.tempdir", None)
+        patch.setattr("tempfile._get_default_tempdir", fails)
+        assert run(f"{AVERAGE} /dev/stdout", "", patch) == 2
+        assert run(f"{TRANSLATE} --output full", "", patch) == 2
+        translated(folder, patch, "--output", "new")  # needs none
+    said = capfd.readouterr().err
+    assert "no folder for temporary files can be written, of '/tmp', '/here'. Make room there, or give another" in said
+    assert lines_kept(said) == Path("expected").read_text().splitlines()
+
+
+def test_what_is_finished_stays_beside_the_output(folder, monkeypatch, capfd):
+    """There is room for all translations, but not twice."""
+    translated(folder, monkeypatch, "--output", "expected")
+    with monkeypatch.context() as patch:
+        patch.setattr(outputs, "write_lines", refused)
+        assert run(f"{TRANSLATE} --output new", "", monkeypatch) == 2
+    said = capfd.readouterr().err
+    assert "the disk is full. All lines are in new.partial, from which the same command goes on." in said
+    assert not Path("new").exists()
+    translated(folder, monkeypatch, "--output", "new", "--resume")
+    assert "12 lines were translated before" in capfd.readouterr().err
+    assert Path("new").read_bytes() == Path("expected").read_bytes()
+
+
+def refused(path, _):
+    raise UsageError(f"cannot write {path}: the disk is full.")
+
+
 @pytest.mark.parametrize("command", [AVERAGE, PRECOMPUTE, f"{TRANSLATE} --output"])
 def test_a_full_disk(folder, monkeypatch, capfd, command):
     monkeypatch.chdir(folder)
@@ -115,3 +152,12 @@ def test_a_read_only_disk(folder, monkeypatch, capfd):
         for command in (f"{AVERAGE} disk/x", f"{PRECOMPUTE} disk/x", *outputs):
             assert run(command, "", monkeypatch) == 2, command
             assert "Read-only file system" in capfd.readouterr().err, command
+
+
+def test_an_export_that_does_not_fit_on_the_disk(folder, monkeypatch, capfd):
+    """safetensors has an error of its own for weights that do not."""
+    monkeypatch.chdir(folder)
+    with disk(folder / "disk", "64k"):
+        assert run("posnet-export model.pt --out disk/model", "", monkeypatch) == 2
+        assert "cannot write disk/model: the disk is full. Make room, and run it again." in capfd.readouterr().err
+        assert not list(Path("disk").iterdir())

@@ -103,9 +103,13 @@ def test_streams_of_every_command(script, monkeypatch, capfd, folder):
         ascii_only = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
         assert ends(monkeypatch, command, stdout=ascii_only) == 0, command
         assert ascii_only.tell()
-    if script in PRINTING:
-        assert ends(monkeypatch, PRINTING[script], stdout=None) == 2
-        assert "standard output is closed" in capfd.readouterr().err
+    with os.fdopen(os.open(os.devnull, os.O_RDONLY), "w") as read_only:
+        for stdout, problem in ((None, "closed"), (read_only, "open for reading only")):
+            if script in PRINTING:
+                assert ends(monkeypatch, PRINTING[script], stdout=stdout) == 2
+                assert f"standard output is {problem}" in capfd.readouterr().err
+    if script in WRITING:
+        assert ends(monkeypatch, WRITING[script], stdout=None) == 0
 
 
 def test_every_command_is_among_them():
@@ -119,15 +123,19 @@ NOT_UTF8 = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
 @pytest.mark.parametrize("script", commands.COMMANDS)
 @pytest.mark.quick_cases(1)
 def test_every_command_in_a_locale_that_is_not_utf8(script, folder):
-    """Text that it lacks is printed in another form; names are those of the command line."""
+    """Text that it lacks is printed in another form; names are those of the command line.
+
+    Nor do other variables keep a command from its work, or from printing.
+    """
     given = WRITING.get(script, PRINTING.get(script))
     if script == "posnet-score":
         given = given.replace("a=text/test.xx", "é=text/test.xx γ=text/test.yy --out report")
-    environment = os.environ | NOT_UTF8
+    environment = os.environ | NOT_UTF8 | {"COLUMNS": "0", "MPLBACKEND": "no such backend"}
     for command in (f"{script} --help", given):
         path = Path(sys.executable).parent / script
         done = subprocess.run([path, *command.split()[1:]], cwd=folder, env=environment, capture_output=True, text=True)
         assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+        assert re.search(r"\w", done.stdout + done.stderr)
     if script in WRITING:
         assert list(folder.glob("γ*"))
     if script == "posnet-score":

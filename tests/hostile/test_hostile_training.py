@@ -53,6 +53,8 @@ ROWS = [
     # Out of range.
     refused("--lr 0.1,-0.1", "--lr -0.1: give 0 or more"),
     refused("--max-tokens 0", "--max-tokens 0: give 1 or more"),
+    refused("--max-valid-steps -1", "--max-valid-steps -1: give 1 or more"),
+    refused("--num-workers 5000", "--num-workers 5000: give at most [0-9]+: each is a process, and this machine has"),
     refused("--lr 0.1,0.01", "--lr: give one value, from which --lr-scheduler inverse_sqrt makes its own"),
     refused("--adam-betas '(0.9,1)'", r"--adam-betas \(0.9,1\): give two numbers"),
     refused("--optimizer fused_adam --fp16-adam-stats", "--fp16-adam-stats: --optimizer fused_adam has no such state"),

@@ -182,8 +182,8 @@ def test_documented_examples(path, monkeypatch, capsys):
 
 def test_spaces_around_a_line_stand_around_its_translation(model, path, tmp_path, capsys):
     """Whatever the data do with spaces: the model reads none of these."""
-    spaces = [("  ", ""), ("", " "), ("\ufeff\t", "\u00a0\u200b"), ("", "")]
-    lines, search = [f"{before}w1 w2{after}" for before, after in spaces], {"beam": 2, "max_len_b": 9}
+    spaces, search = [("  ", ""), ("", " "), ("\t", "\u00a0\u3000"), ("", "")], {"beam": 2, "max_len_b": 9}
+    lines = [f"{before}\ufeffw1 w2{after}\u200b" for before, after in spaces]  # invisible characters are dropped
     plain = model.translate("w1 w2", nbest=2, **search)
     for (before, after), found in zip(spaces, model.translate(lines, nbest=2, **search), strict=True):
         expected = [dataclasses.replace(each, text=f"{before}{each.text}{after}") for each in plain]

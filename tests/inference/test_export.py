@@ -150,6 +150,13 @@ def test_subwords(data, tmp_path, given):
     assert set(kept.get(given, ["sentencepiece.model"])) < set(names(folder))
 
 
+def test_the_readme_has_the_number_of_parameters(data):
+    path = checkpoint(data / "averaged.pt", "shaw", cross_mixer="rposnet", length_ratio="1.25")
+    model = build_model(read_checkpoint(precomputed(path)))
+    text = (exported(path) / "README.md").read_text()
+    assert f"{sum(parameter.numel() for parameter in model.parameters()):,}, float32" in text
+
+
 def test_energies_are_stored_unless_they_are_large(data, capsys):
     path = checkpoint(data / "averaged.pt", "rposnet", clip_distance=4)
     stored = load_file(exported(path) / "model.safetensors")

@@ -101,7 +101,7 @@ def test_interrupted_before_the_output_is_written(run, whole, tmp_path, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(outputs, "save_lines", interrupt)
+        patch.setattr(outputs, "write_lines", interrupt)
         run(code=130)
     said = run(batches=0)
     assert "8 lines were translated before" in said
@@ -164,6 +164,40 @@ def test_output_in_a_model_folder(run, small_model, whole, tmp_path):
     run(*inside, model="folder")
     for name in ("config.json", "model.safetensors", *(path.name for path in tmp_path.glob("folder/dict.*"))):
         assert f"same file as folder/{name}" in run("--output", f"folder/{name}", code=2, model="folder")
+
+
+def test_what_another_command_keeps_is_no_output(run, whole, tmp_path):
+    run(code=130, batches=2)
+    kept = (tmp_path / "out.partial").read_bytes()
+    assert "out.partial has the finished lines of another command. Give another" in run(
+        "--output", "out.partial", code=2
+    )
+    assert (tmp_path / "out.partial").read_bytes() == kept
+    assert "4 lines were translated before" in run("--resume")
+    assert (tmp_path / "out").read_bytes() == whole
+
+
+@pytest.mark.parametrize("first", ["short", "long"])
+def test_commands_that_run_at_once_delete_nothing_of_each_other(tmp_path, first):
+    """One writes to what the other keeps its lines in."""
+    text = ["line"], None
+    running = {name: FinishedWindows(str(tmp_path / name), {}, False) for name in ("out", "out.partial")}
+    short, long = running.values()
+    if first == "short":
+        short.add(text, ["short"])
+    long.add(text, ["long"])
+    with pytest.raises(UsageError, match=r"finished lines of another .* All lines are in .*\.partial\.partial"):
+        long.finish()
+    if first == "long":
+        short.add(text, ["short"])
+    (tmp_path / "out.partial").rename(tmp_path / "moved")  # as if somebody replaced it
+    (tmp_path / "out.partial").write_text("mine")
+    short.finish()
+    for each in running.values():
+        each.close()
+    assert (tmp_path / "out").read_text() == "short\n"
+    assert (tmp_path / "out.partial").read_text() == "mine"
+    assert (tmp_path / "out.partial.partial").exists()
 
 
 def test_cut_anywhere_the_whole_windows_stay(tmp_path):

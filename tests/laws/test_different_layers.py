@@ -6,12 +6,13 @@ import torch
 from posnet_fairseq import api
 from posnet_fairseq.cli import average, export
 from posnet_fairseq.costs import counting
+from posnet_fairseq.inference import checkpoints
 from posnet_fairseq.inference.precision import prepare_for_inference
 from posnet_fairseq.inference.stored_energies import mixers_with_energies, precompute
 from posnet_fairseq.plots.inspection import observe
 from posnet_fairseq.shared.errors import UsageError
 from support import laws
-from support.building import build_language_model, build_model, pad, sentences
+from support.building import build_language_model, build_model, model_options, pad, sentences
 from support.checkpoints import checkpoint, precomputed
 from support.searching import assert_same, fairseq_search, search
 
@@ -203,6 +204,10 @@ def test_an_architectures_number_of_first_layers_is_that_of_places_with_one_mixe
     )
     assert [layer.self_attn.name for layer in model.encoder.layers] == ["attention", "shaw", "translution"]
     assert [layer.self_attn.name for layer in model.decoder.layers] == ["translution", "translution", "attention"]
+    listed, single = (
+        side.layers[index].self_attn.settings.options for side, index in ((model.encoder, 2), (model.decoder, 0))
+    )
+    assert (listed.translution_layers, single.translution_layers) == (None, 2)
 
 
 @pytest.mark.parametrize(
@@ -264,6 +269,12 @@ def test_without_readers_the_first_layer_decides_on_positions():
 def test_bad_input_is_one_sentence(options, sentence):
     with pytest.raises(UsageError, match=sentence):
         build_model("attention", **options)
+
+
+def test_checkpoints_name_the_mixers_of_as_many_layers_as_there_may_be():
+    names = ",".join(["alpha_translution"] * 1000)
+    cfg = vars(model_options()) | {"encoder_self_mixer": names, "_name": "transformer_pos_tiny"}
+    assert checkpoints.model_options({"cfg": {"model": cfg, "task": {}}}).encoder_self_mixer == names
 
 
 def test_gates_and_positions_of_one_side():

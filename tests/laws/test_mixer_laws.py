@@ -246,6 +246,17 @@ class Breakage:
         monkeypatch.setattr(ContentBasedMixer, "weights", seeing)
 
     @staticmethod
+    def crashing_in_transforms(monkeypatch):
+        value = TokenMixer.project_values
+
+        def crash(self, memory):
+            if torch._C._functorch.peek_interpreter_stack() is not None:
+                raise RuntimeError("a mistake of the mixer")
+            return value(self, memory)
+
+        monkeypatch.setattr(TokenMixer, "project_values", crash)
+
+    @staticmethod
     def rounding_to_few_digits(monkeypatch):
         value = TokenMixer.project_values
         monkeypatch.setattr(TokenMixer, "project_values", lambda self, x: _rounded(value(self, x)))
@@ -269,6 +280,7 @@ def _rounded(x):
         ("attention", "cross", "dropping_in_training_only", "hypotheses_drop_weights_of_their_own"),
         ("rposnet", "encoder", "differentiable_once", "second_derivatives_are_right_or_refused"),
         ("shaw", "encoder", "reading_the_tensors_of_later", "gradients_are_those_of_the_call"),
+        ("rposnet", "encoder", "crashing_in_transforms", "transforms_are_right_or_refused"),
         ("shaw", "decoder", "without_checks", "a_prompt_is_refused"),
         ("shaw", "decoder", "forgetting_old_tokens", "steps_equal_the_full_pass_to_the_last_position"),
         ("rposnet", "decoder", "mixing_up_ancestors", "hypotheses_that_move_keep_their_past"),

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from posnet_fairseq.bench.mixer_tables import option_rows
+from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.runs import comparison, devices, jobs, single_run
 from posnet_fairseq.runs.compare import ComparisonSettings, baselines_of, compare, job
 from posnet_fairseq.runs.systems import System, chosen, find_list, read_systems
 from posnet_fairseq.runs.training import training_speed
 from posnet_fairseq.shared.errors import UsageError
-from support.checkpoints import checkpoint
+from support.checkpoints import checkpoint, fairseqs_model, weights
 from support.commands import ROOT
 from support.signals import default_signals, is_alive, wait_until
 from support.training_log import training_log
@@ -197,6 +198,14 @@ def test_what_models_differ_in_besides_the_mixer_is_said(tmp_path):
     ]
     assert comparison.gate(paths["hybrid"].rename(tmp_path / "precomputed.pt").parent) == "glu+none"
     assert comparison.gate(paths["rposnet"].rename(tmp_path / "precomputed.pt").parent) == "gelu"
+
+
+def test_parameters_are_those_of_the_model_and_no_other_tensors(tmp_path):
+    path = checkpoint(tmp_path / "precomputed.pt", "shaw", cross_mixer="rposnet", length_ratio="1.25")
+    kinds = {name: tensor.dtype for name, tensor in weights(path).items() if not tensor.is_floating_point()}
+    assert kinds.keys() == {"mixers_version", "decoder.length_ratio_version"}
+    model = fairseqs_model(read_checkpoint(path))
+    assert comparison.parameters(tmp_path) == sum(parameter.numel() for parameter in model.parameters())
 
 
 @pytest.fixture

@@ -96,7 +96,7 @@ def test_annotated_translations_are_read_as_their_text(tmp_path, nbest, alignmen
         (['{"line": 0, "text": "a\\nb"}'], "file, line 1: posnet-translate prints no such line"),
         (["-0.500000", "-1.500000"], "file has a number in each line"),
         (["-0.500000 ||| a </s> ||| -0.400000 -0.100000"] * 2, "file has a number in each line"),
-        (["a b ||| c d", "", "e ||| f"], r"file has \|\|\| in each line"),
+        (["0 ||| a b ||| LM0= -9.5 ||| -2.25", "", "1 ||| c ||| LM0= -2 ||| -1"], "file is a list of n best"),
     ],
 )
 def test_what_is_no_text_is_refused(tmp_path, lines, expected):
@@ -126,7 +126,7 @@ def test_an_entity_breaks_no_line(tmp_path):
         ["BZh9 a"],
         [],
         [""],
-        ["a ||| b", "c"],
+        ["a ||| b", "c ||| d"],
         ["a ||| ", "c"],
         ["0.500000", "a"],
         ['{"line": 0}', "a"],

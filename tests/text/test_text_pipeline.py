@@ -146,9 +146,10 @@ def test_normal_forms_have_names():
 
 
 def test_spaces_around_lines():
-    for before in ("", " ", "\ufeff\t", "\u200b\u00a0 "):
-        for after in ("", " ", "\u00ad\r", " \u200b"):
+    for before in ("", " ", "\u2009\t", "\u00a0 "):
+        for after in ("", " ", "\r", " \u3000"):
             assert spaces_around(f"{before}a \u00a0b{after}") == (before, "a \u00a0b", after)
+            assert spaces_around(f"{before}\ufeff\u200ba \u00a0b\u00ad{after}") == (before, "a \u00a0b", after)
     assert spaces_around("❤\ufe0f ") == ("", "❤\ufe0f", " ")
     assert spaces_around(" \t") == (" \t", "", "")
 
