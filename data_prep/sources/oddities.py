@@ -6,6 +6,7 @@ from typing import Any
 
 from posnet_fairseq.text.plain import find_entity, is_number
 
+CSV_COMMAND = "docs/data.md has a command"  # that writes a table without the quotation marks of CSV
 _AROUND = 30  # characters of a line shown in front of what is odd, and behind it
 # UTF-8 that was read as Windows-1252 or Latin-1: what its bytes 80 to BF become. Only Ã, Â and â€ begin letters and
 # marks of Western European text; others, which real text has in front of quotation marks, count from two in a row on.
@@ -94,9 +95,6 @@ class TableForm:
                 "has numbers only in its first column, as scores and identifiers are. Give the columns of the sentence "
                 "and its translation, for instance with cut -f2,3"
             )
-
-
-CSV_COMMAND = "docs/data.md has a command"
 
 
 def is_quoted(column: str) -> bool:

@@ -332,9 +332,10 @@ def test_two_test_sets(monkeypatch, tmp_path):
     assert (data / "test1.en-de.de.bin").stat().st_size > 0
     numbers = " ".join(row.split("\t")[1] for row in (data / "train.documents").read_text().splitlines())
     assert len(numbers.split()) == 153, "interface texts belong to no document"
-    interface["train"].append(("Close the gate", "Закройте дверь"))
-    prepare.main([*command, str(tmp_path / "latin"), "--drop-other-scripts"])
-    assert [path.name for path in sorted((tmp_path / "latin").glob("*.documents"))] == [
-        "test.documents",
-        "valid.documents",
-    ], "numbers of lines of another training set"
+    interface["train"] += [("Close the gate", "Закройте дверь"), ("OPEN THE DOOR", "ÖFFNE DIE TÜR")]
+    for number, options in enumerate((["--drop-other-scripts"], ["--drop-repeated", "--lowercase"])):
+        prepare.main([*command, str(tmp_path / str(number)), *options])
+        assert [path.name for path in sorted((tmp_path / str(number)).glob("*.documents"))] == [
+            "test.documents",
+            "valid.documents",
+        ], "numbers of lines of another training set"
