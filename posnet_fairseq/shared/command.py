@@ -19,7 +19,7 @@ from posnet_fairseq.shared.failures import explain
 NO_READER = 141  # the code of a program ended by SIGPIPE
 INTERRUPTED = 130  # of one ended by SIGINT
 _SOON = 0.01  # seconds until an interrupt is repeated
-_LONG = 1.0  # seconds that one waits for the end of an import
+_LONG = 0.5  # seconds that one waits for the end of an import
 
 # Python's search for garbage cycles goes through the 300,000 objects of torch again and again while torch is imported,
 # which takes a third of the time in which a small model is loaded. It waits for this many new ones instead of 700.
