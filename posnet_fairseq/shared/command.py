@@ -19,7 +19,7 @@ from posnet_fairseq.shared.failures import explain
 NO_READER = 141  # the code of a program ended by SIGPIPE
 INTERRUPTED = 130  # of one ended by SIGINT
 _SOON = 0.01  # seconds until an interrupt is repeated
-_LONG = 1.0  # seconds that one waits for the end of an import
+_LONG = 0.5  # seconds that one waits for the end of an import
 
 # Python's search for garbage cycles goes through the 300,000 objects of torch again and again while torch is imported,
 # which takes a third of the time in which a small model is loaded. It waits for this many new ones instead of 700.
@@ -42,7 +42,11 @@ def command(main: Main) -> Callable[..., None]:
             os.environ.pop("COLUMNS", None)
         os.environ.pop("MPLBACKEND", None)  # pictures are files; matplotlib fails at a name that it does not know
         with _heeding_interrupts(has_a_process) as interrupts:
-            code = _exit_code(main, arguments, interrupts)
+            try:
+                code = _exit_code(main, arguments, interrupts)
+            except KeyboardInterrupt as interrupt:  # also while an error is explained
+                vars(interrupt)["is_repeated"] = False
+                code = INTERRUPTED
         if has_a_process and "triton" not in sys.modules:  # from 3.9 on it prints all types that are not searched
             gc.freeze()  # nothing is searched at exit
         if code is not None:
@@ -129,9 +133,6 @@ def _exit_code(main: Main, arguments: Sequence[str] | None, interrupts: Sequence
             code = end.code or 0
         _flush()
         return code
-    except KeyboardInterrupt as interrupt:
-        vars(interrupt)["is_repeated"] = False
-        return INTERRUPTED
     except BrokenPipeError:
         return NO_READER
     except Exception as error:

@@ -133,6 +133,9 @@ def main(arguments):
             pass
         if how == "other error":
             raise ImportError
+        if how == "error explained":
+            command.explain = lambda _: interrupt()
+            raise ValueError
     while how != "nothing":
         time.sleep(0.05)
 
@@ -140,7 +143,9 @@ main()
 """
 
 
-@pytest.mark.parametrize("how", ["import dropping", "import endless", "object", "dropped", "other error", "nothing"])
+@pytest.mark.parametrize(
+    "how", ["import dropping", "import endless", "object", "dropped", "other error", "error explained", "nothing"]
+)
 def test_interrupts_are_heeded_wherever_they_come(how, tmp_path):
     """Others than the command may drop them, or have other errors of them."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

@@ -57,6 +57,15 @@ def test_stage_is_done_once(tmp_path):
     ] * 2
 
 
+def test_logs_are_utf8_in_any_locale(tmp_path, monkeypatch):
+    for name, value in {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("PYTHONIOENCODING", raising=False)
+    stage = CommandStage(tmp_path, "work", python("print('\\xe9 \\udce9')"))
+    do(stage)
+    assert last_attempt(stage.log) == "é \\udce9\n"
+
+
 @pytest.mark.parametrize("given", [None, "glibc.malloc.check=0"])
 def test_commands_have_memory_in_large_pages_unless_it_is_set_otherwise(tmp_path, monkeypatch, given):
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)

@@ -7,7 +7,7 @@ import traceback
 
 import pytest
 
-from posnet_fairseq.shared.processes import elsewhere, in_order
+from posnet_fairseq.shared.processes import elsewhere, in_order, repaired
 from support.commands import ROOT
 from support.signals import PATIENCE, default_signals, is_alive, wait_until
 
@@ -64,6 +64,8 @@ def test_processes_need_no_semaphores():
     """Some containers have no /dev/shm that can be written."""
     assert list(in_order(abs, range(-20, 0), 2)) == [*range(20, 0, -1)]
     assert elsewhere(abs, -3) == 3
+    assert repaired(["fairseq-train", "data"])[-2:] == ["fairseq-train", "data"]
+    assert repaired(["fairseq-train"])[0] == sys.executable, "fairseq's import needs one"
 
 
 def test_items_and_results_may_be_larger_than_pipes():

@@ -78,3 +78,16 @@ with ProgressReporter().bar("translating") as bar:
     os.close(master)
     assert b"translating" in shown
     assert (tmp_path / "out").read_text() == "a line\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("é γ", "é γ"),  # in any locale
+        ("\udcce\udcb3", "γ"),  # UTF-8 in a locale that knows ASCII only
+        ("caf\udce9 \udce8", r"caf\xe9 \xe8"),  # different names stay different
+        ("\ud800", r"\ud800"),
+    ],
+)
+def test_names_are_shown_as_they_are_or_in_another_form(given, expected):
+    assert progress.shown(given) == expected
