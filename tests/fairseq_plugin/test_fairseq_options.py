@@ -8,7 +8,7 @@ import sys
 import types
 
 import pytest
-from fairseq import checkpoint_utils, options
+from fairseq import checkpoint_utils, options, utils
 from fairseq.data import EpochBatchIterator, RawLabelDataset
 from fairseq.tasks.language_modeling import LanguageModelingConfig
 from fairseq.tasks.translation import TranslationConfig
@@ -192,3 +192,13 @@ def test_no_worker_outlives_a_training_that_is_killed_while_it_starts(tmp_path):
         done = subprocess.run([sys.executable, "-c", ENDS_WHILE_A_WORKER_STARTS, tmp_path], stderr=errors)
         assert done.returncode == -signal.SIGKILL, errors.seek(0) or errors.read()
     wait_until(lambda: not processes_of(tmp_path), "a worker waits for batches")
+
+
+def test_unknown_words_are_not_replaced():
+    """fairseq took the option without a value for a file of the name "@@ "."""
+    parser = options.get_interactive_generation_parser()
+    assert parser.parse_args(["--path", "model.pt", "--replace-unk"]).replace_unk == "@@ "
+    for value in ("@@ ", "", "words.txt"):
+        with pytest.raises(UsageError, match=r"^--replace-unk: fairseq 0\.12\.3 has no alignments"):
+            utils.load_align_dict(value)
+    assert utils.load_align_dict(None) is None
