@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypedDict, Unpack, overload
 
-from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadOptions, TranslationLoadArguments
+from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadOptions, TranslationLoadArguments, refuse_meta
 from posnet_fairseq.inference.search.search_settings import SETTINGS, SearchSettings
 from posnet_fairseq.inference.searchable import SearchableModel, SearchArguments, results
 from posnet_fairseq.inference.translation import Translation
@@ -195,4 +195,5 @@ def load(
         is_list = isinstance(several, Sequence) and all(isinstance(path, str | Path) and path != "" for path in several)
         if not is_list or not several:
             raise UsageError(f"paths {paths!r:.50}: give the path of a model, or a list of paths.")
+        refuse_meta(options.get("device"))
         return TranslationModel(several, LoadOptions(data=data, **options))

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack, overload
 
-from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadArguments, LoadOptions
+from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadArguments, LoadOptions, refuse_meta
 from posnet_fairseq.inference.search.search_settings import OF_TEXTS, SETTINGS
 from posnet_fairseq.inference.searchable import SearchableLanguageModel, SearchArguments, results
 from posnet_fairseq.inference.translation import Translation
@@ -91,4 +91,5 @@ def load_language_model(
     with called_from_python(input="generate"):
         if not isinstance(path, str | Path) or path == "":
             raise UsageError(f"path {path!r:.50}: give the path of a checkpoint or model folder.")
+        refuse_meta(options.get("device"))
         return TextModel([path], LoadOptions(data=data, **options))

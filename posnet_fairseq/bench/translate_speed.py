@@ -25,6 +25,7 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.files import is_blank
 from posnet_fairseq.shared.processes import elsewhere, resident
+from posnet_fairseq.text.card import CARD
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import choose_pipeline
 from posnet_fairseq.text.plain import iterate_text
@@ -135,9 +136,17 @@ def run(
         dict from engine, a name and a precision, to its measurements, and the path of the model that CTranslate2 has:
         the first that it knows, or "".
     """
+    from posnet_fairseq.inference.model_folder import read_model
     from posnet_fairseq.inference.model_loading import load_models
     from posnet_fairseq.inference.translator import batches_by_length
+    from posnet_fairseq.inference.vocabularies import data_folder
 
+    folder_of_data = data_folder(read_model(models[0], with_weights=False))
+    if not ((folder_of_data / CARD).exists() and any(folder_of_data.glob("dict*.txt"))):
+        raise UsageError(
+            f"{models[0]}: {folder_of_data} does not have its dictionaries and {CARD}. Give a folder that "
+            "posnet-export made of it, which has them."
+        )
     trained, vocabulary, data, recorded = load_models(models)
     settings = SearchSettings(**recorded | {"beam": beam})
     lines = [line for line in lines if not is_blank(line)]

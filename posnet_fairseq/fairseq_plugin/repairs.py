@@ -294,6 +294,21 @@ def train_in_bf16_without_tpus(parse: Callable, *args: Any, **kwargs: Any) -> An
     return parsed
 
 
+@_replaces(utils, "load_align_dict")
+def refuse_to_replace_unknown_words(load: Callable, replace_unk: str | None) -> Any:
+    """Refuse ``--replace-unk``.
+
+    fairseq 0.12.3 takes the option without a value for a file of the name "@@ ", and at the first unknown word of a
+    translation it ends in an IndexError: it looks up an alignment that it no longer computes. Remove this when it does.
+    """
+    if replace_unk is not None:
+        raise UsageError(
+            "--replace-unk: fairseq 0.12.3 has no alignments to find the words by, and fails at the first unknown one. "
+            "Leave it out."
+        )
+    return load(replace_unk)
+
+
 def total_norm(gradients: list[torch.Tensor]) -> torch.Tensor:
     """Return the Euclidean norm of gradients taken together, in float32, on the device of the first."""
     norms = torch._foreach_norm(gradients, 2, dtype=torch.float32)

@@ -43,6 +43,12 @@ class TranslationLoadArguments(LoadArguments, total=False):
     onnx: bool
 
 
+def refuse_meta(device: object) -> None:
+    """Refuse torch's device ``meta``, on which commands load models that compute nothing, for a model of a user."""
+    if str(device).startswith("meta"):
+        raise UsageError(f"{option('device')} {device!s:.50}: it computes nothing. Give cpu, or cuda with a GPU.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions:
     """How trained models are loaded, see :func:`posnet_fairseq.api.load`; a UsageError if a value is impossible."""

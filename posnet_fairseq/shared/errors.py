@@ -49,10 +49,17 @@ def option(name: str, value: object = None) -> str:
 
 @contextlib.contextmanager
 def called_from_python(**arguments: str) -> Iterator[None]:
-    """Let errors of a block name arguments of Python, see :func:`option`; `arguments` differ from their options."""
+    """Let errors of a block name arguments of Python, see :func:`option`; `arguments` differ from their options.
+
+    Paths that the system does not let a program look at, as names that are too long, are a :class:`UsageError`.
+    """
     token = _arguments.set(arguments)
     try:
         yield
+    except OSError as error:
+        if error.filename is None or error.errno not in (errno.ENAMETOOLONG, errno.EACCES):
+            raise
+        raise unreadable(error.filename, error) from error
     finally:
         _arguments.reset(token)
 

@@ -95,7 +95,7 @@ def transforms_are_right_or_refused(mixer: TokenMixer) -> None:
 
 
 def dropout_of_the_backward_pass_is_that_of_the_forward_pass(mixer: TokenMixer) -> None:
-    """Also where weights are made again, and the mixer was switched to evaluation before."""
+    """Also where weights are made again, and the mixer was switched to evaluation before; against differences."""
     mixer.train().dropout.p = 0.5
     query, memory, context = call(mixer)
     inputs, gradients = [*inputs_of(query, memory, context), *mixer.parameters()], []
@@ -105,6 +105,18 @@ def dropout_of_the_backward_pass_is_that_of_the_forward_pass(mixer: TokenMixer) 
         mixer.train(not switched)
         gradients.append(_gradients(output, inputs))
     torch.testing.assert_close(*gradients, **CLOSE)
+    directions, step = [torch.randn_like(x) for x in inputs], 1e-6
+
+    def moved(by: float) -> Tensor:
+        with torch.no_grad():
+            for x, direction in zip(inputs, directions, strict=True):
+                x.add_(by * direction)
+        torch.manual_seed(1)
+        return mixer.train()(query, memory, **context).pow(2).sum().detach()
+
+    difference = (moved(step) - moved(-2 * step)) / (2 * step)
+    along = torch.stack([(g * d).sum() for g, d in zip(gradients[0], directions, strict=True)]).sum()
+    torch.testing.assert_close(along, difference, rtol=1e-5, atol=1e-5)
 
 
 def layout_in_memory_changes_nothing(mixer: TokenMixer) -> None:

@@ -177,6 +177,9 @@ def test_whole_files_are_translated_by_every_engine(tmp_path, capsys, monkeypatc
     torch.save(state | {"model": trained_model("attention", 300)[0].state_dict()}, models[1])
     file = tmp_path / "text.xx"
     file.write_text("w1 w2\n\nw3 w4 w5\n")
+    with pytest.raises(UsageError, match=r"dictionaries and dataset\.json\. Give a folder that posnet-export made"):
+        translate_speed.run(models, ["w1"], threads=1, rounds=1, beam=2)
+    (tmp_path / "rposnet" / "dataset.json").write_text("{}")  # nobody reads it here
     bench.main(["translate", *models, str(file), "--rounds", "1", "--beam", "2", "--json"])
     printed = json.loads(capsys.readouterr().out)
     rows = {row["name"]: row for row in printed["tables"][0]["rows"]}

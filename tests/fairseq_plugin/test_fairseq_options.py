@@ -9,7 +9,7 @@ import sys
 import types
 
 import pytest
-from fairseq import checkpoint_utils, options, tasks
+from fairseq import checkpoint_utils, options, tasks, utils
 from fairseq.data import EpochBatchIterator, RawLabelDataset
 from fairseq.tasks.language_modeling import LanguageModelingConfig
 from fairseq.tasks.translation import TranslationConfig
@@ -246,3 +246,13 @@ def test_data_of_other_dictionaries_are_refused(tmp_path, task):
     for name in names[1:]:
         (tmp_path / "other" / name).unlink()
     begin("first", "other")
+
+
+def test_unknown_words_are_not_replaced():
+    """fairseq took the option without a value for a file of the name "@@ "."""
+    parser = options.get_interactive_generation_parser()
+    assert parser.parse_args(["--path", "model.pt", "--replace-unk"]).replace_unk == "@@ "
+    for value in ("@@ ", "", "words.txt"):
+        with pytest.raises(UsageError, match=r"^--replace-unk: fairseq 0\.12\.3 has no alignments"):
+            utils.load_align_dict(value)
+    assert utils.load_align_dict(None) is None

@@ -6,6 +6,7 @@ import re
 from typing import get_type_hints
 
 import pytest
+import torch
 from subword_nmt.learn_bpe import learn_bpe
 
 from posnet_fairseq import api
@@ -136,7 +137,10 @@ def test_errors_of_translating_are_one_sentence(model, arguments, sentence):
         ({"paths": ""}, "paths '': give the path of a model"),
         ({"data": "none"}, r"none \(data\): there is no such directory from here. Give the directory .* by data"),
         ({"dtype": "fp8"}, "dtype fp8: choose one of float32, bf16, fp16, int8"),
-        ({"dtype": "int8", "device": "meta"}, "dtype int8: torch multiplies 8-bit numbers on CPUs only"),
+        ({"device": "meta"}, "device meta: it computes nothing. Give cpu, or cuda with a GPU."),
+        ({"device": torch.device("meta")}, "device meta: it computes nothing"),
+        ({"paths": "x" * 300}, "x{300}: File name too long. Check the path."),
+        ({"data": "x" * 300}, "x{300}: File name too long. Check the path."),
         ({"device": "nonsense"}, "device nonsense cannot be used: posnet knows no such device. Give cpu, or cuda"),
         ({"device": None}, "device None cannot be used: posnet knows no such device"),
         ({"dtype": ["int8"]}, r"dtype \['int8'\]: give a name"),

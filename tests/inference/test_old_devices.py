@@ -60,6 +60,9 @@ def test_too_little_memory_is_one_sentence():
 def test_auto_is_bf16_on_gpus_that_have_it(monkeypatch, device, supported, chosen):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
     assert resolve_dtype("auto", device) == chosen
+    if device != "cpu":
+        with pytest.raises(UsageError, match="int8: torch multiplies 8-bit numbers on CPUs only"):
+            resolve_dtype("int8", device)
 
 
 @pytest.mark.parametrize(

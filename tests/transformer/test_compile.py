@@ -12,6 +12,7 @@ from posnet_fairseq.cli import doctor, translate
 from posnet_fairseq.fairseq_plugin.training_options import check_training_options
 from posnet_fairseq.inference.precision import prepare_for_inference
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.transformer import compiling
 from posnet_fairseq.transformer.compiling import check_compiler
 from support.building import MAX_POSITIONS, WORDS, build_model
 from support.checkpoints import checkpoint
@@ -102,6 +103,7 @@ def test_a_machine_without_compiler(monkeypatch):
         raise RuntimeError("InvalidCxxCompiler: No working C++ compiler found")
 
     torch._dynamo.reset()
+    monkeypatch.setattr(compiling, "path_with_space", lambda: None)  # as where torch is may have one
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
     with pytest.raises(UsageError, match=r"--compile: torch could not compile .* takes a C\+\+ compiler"):
         check_compiler("cpu")
