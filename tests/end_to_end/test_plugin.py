@@ -100,7 +100,8 @@ def test_posnet_run_trains_and_compares_it(plugin, tmp_path):
         assert f"{model} is the model decay_tiny of the plugin my_plugin. Give its folder, --user-dir " in refused
     tuned = ("--lrs", "1e-3", "--dropouts", "0", "--clip-distances", "8")
     posnet("posnet-run", "tune", "--mixers", "window", *where, *tuned, f"--options={commands.NARROW}")
-    assert (tmp_path / "runs/data/tune_window_tiny_s1/tuned.txt").read_text() == "window window --lr 1e-3 --dropout 0\n"
+    found = (tmp_path / "runs/data/tune_window_tiny_s1/tuned.txt").read_text()
+    assert found == "window window --lr 1e-3 --dropout 0 --clip-distance 8\n"
 
 
 def test_an_installed_plugin_needs_no_option(plugin, tmp_path):
