@@ -13,12 +13,12 @@ class ALiBi(ContentBasedMixer):
     """α̂_nm = q_n·k_m / √d - s_h |n - m|, s_h = 2^{-8h/H}: Press et al. (ICLR 2022), unnumbered Eq. of Section 3.
 
     h = 1 ... H is the number of the head. Slopes are not trained; for numbers of heads that are no powers of two they
-    follow the same formula. In cross-attention n is ⌊γn⌋. The paper has language models: in an encoder, which sees both
-    directions, energies are the same for a token before and after the query.
+    follow the same formula. In cross-attention n is ⌊γn⌋. The paper has language models without other
+    positions, ``--position-embedding none``. In an encoder distances are alike in both directions, so the default is
+    sinusoidal.
     """
 
     operations_formula = "2N²D + 4ND²"
-    position_embedding = "none"
     reads_length_ratio = True
 
     def prepare(self, offsets: Tensor) -> Tensor:
