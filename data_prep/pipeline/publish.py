@@ -144,11 +144,11 @@ def _notes(pipeline: DatasetPipeline) -> Iterator[str]:
     unit = "pairs" if is_pair else "lines"
     of_subwords, recipe, counts = pipeline.learned.counts, pipeline.recipe, pipeline.text.counts
     if "pieces" in of_subwords:
-        found = [(recipe.pieces, of_subwords["pieces"], "pieces")]
+        learned_of = [(recipe.pieces, of_subwords["pieces"], "pieces")]
     else:
         learned_merges = [of["merges"] for of in of_subwords.values()]
-        found = [(asked, learned, "merges") for asked, learned in zip(recipe.merges, learned_merges, strict=False)]
-    for asked, learned, what in found:
+        learned_of = [(asked, learned, "merges") for asked, learned in zip(recipe.merges, learned_merges, strict=False)]
+    for asked, learned, what in learned_of:
         if learned < asked:
             yield f"only {learned:,} of {asked:,} {what} could be learned from the training text"
     if repeated := counts["train"].get(REPEATED):

@@ -83,10 +83,10 @@ class ShiftDetector:
         ratio = self._characters[1] / self._characters[0]
         own = _agreement(source, target, ratio)
         for run in self._runs:
-            lines = slice(run.seen - begin, len(own) - max(run.offset, 0))
-            there = slice(lines.start + run.offset, lines.stop + run.offset)
-            if lines.start < lines.stop:
-                run.add(_agreement(source[:, lines], target[:, there], ratio) - own[lines] - MARGIN)
+            first, end = run.seen - begin, len(own) - max(run.offset, 0)
+            if first < end:
+                there = target[:, first + run.offset : end + run.offset]
+                run.add(_agreement(source[:, first:end], there, ratio) - own[first:end] - MARGIN)
         self._seen += new.shape[2]
         self._features = features[:, :, -FARTHEST:]
 

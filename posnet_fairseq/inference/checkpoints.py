@@ -104,7 +104,7 @@ def refuse_damaged(path: str | Path, weights: Weights) -> None:
     names = {tensor.untyped_storage().data_ptr(): name for name, tensor in weights.items()}
     damaged = []
     for name in names.values():
-        data = torch.empty(0, dtype=torch.uint8).set_(weights[name].untyped_storage()).numpy()
+        data: Any = torch.empty(0, dtype=torch.uint8).set_(weights[name].untyped_storage()).numpy()
         if (zlib.crc32(data), data.nbytes) not in written:
             damaged.append(name)
     if damaged:

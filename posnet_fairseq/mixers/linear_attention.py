@@ -31,9 +31,10 @@ class LinearAttention(TokenMixer):
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
-        shape = {"out_features": self.embed_dim, "gain": ONE_OF_THREE, "bias": settings.projection_bias}
-        self.query_proj = linear(settings.embed_dim, **shape)
-        self.key_proj = linear(settings.memory_dim, **shape)
+        self.query_proj, self.key_proj = (
+            linear(width, self.embed_dim, gain=ONE_OF_THREE, bias=settings.projection_bias)
+            for width in (settings.embed_dim, settings.memory_dim)
+        )
 
     def mix(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
         """Multiply queries with sums over the memory, in the decoder over the tokens so far."""

@@ -1,5 +1,7 @@
 """Mamba: a selective state space, with step sizes and decays of every feature."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -65,7 +67,8 @@ class Mamba(RecurrentMixer):
         return z, features, self._convolve(features, 0, context)
 
     def _convolve(self, features: Tensor, direction: int, context: MixingContext) -> Tensor:
-        return self.convolve(self.by_direction[direction].convolution, features, direction, context)
+        own: Any = self.by_direction[direction]
+        return self.convolve(own.convolution, features, direction, context)
 
     def read(self, projected: tuple[Tensor, ...], padding: Tensor | None, context: MixingContext) -> Mixed:
         """h C of both directions, (B, N, 2D), in float32 or wider.

@@ -1,6 +1,7 @@
 """Mamba-2: a selective state space whose decay is a number of each head."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -59,14 +60,15 @@ class Mamba2(RecurrentMixer):
         return z, features, steps, self._convolve(features, 0, context)
 
     def _convolve(self, features: Tensor, direction: int, context: MixingContext) -> Tensor:
-        return self.convolve(self.by_direction[direction].convolution, features, direction, context)
+        own: Any = self.by_direction[direction]
+        return self.convolve(own.convolution, features, direction, context)
 
     def terms(self, projected: tuple[Tensor, ...], direction: int, context: MixingContext) -> Terms:
         """Keys B and queries C that heads share, values Δ x', a decay of each head."""
         _, features, steps, convolved = projected
         if direction:
             convolved = self._convolve(features, direction, context)
-        own = self.by_direction[direction]
+        own: Any = self.by_direction[direction]
         x, b, c = convolved.split(self.widths, dim=-1)
         step = F.softplus(in_float(steps.split(self.num_heads, dim=-1)[direction]) + own.step_bias)
         step = self.heads(step)

@@ -36,10 +36,11 @@ class _Products(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, past: Tensor | None, future: Tensor | None, own: bool) -> Tensor:
         ctx.own, ctx.length = own, q.size(-2)
-        q, k, past, future = (x if x is None else _padded(x) for x in (q, k, past, future))
+        q, k = _padded(q), _padded(k)
+        past, future = (None if sums is None else _padded(sums) for sums in (past, future))
         ctx.save_for_backward(q, k, past, future)
-        dtype = (past if future is None else future).dtype
-        matrix = torch.zeros(*q.shape[:-1], q.size(-2), dtype=dtype, device=q.device)
+        (like,) = {sums.dtype for sums in (past, future) if sums is not None}
+        matrix = torch.zeros(*q.shape[:-1], q.size(-2), dtype=like, device=q.device)
         if own:
             matrix.diagonal(dim1=-2, dim2=-1).copy_((q * k).sum(dim=-1))
         for level in _levels(q.size(-2), past, future):
@@ -54,7 +55,8 @@ class _Products(torch.autograd.Function):
         length, width = ctx.length, q.size(-2)
         to_matrix = F.pad(to_matrix, (0, width - length, 0, width - length)).contiguous()
         diagonal = to_matrix.diagonal(dim1=-2, dim2=-1)[..., None] * ctx.own
-        to_q, to_k, to_sums = diagonal * k, diagonal * q, []
+        to_q, to_k = diagonal * k, diagonal * q
+        to_sums: list[Tensor | None] = []
         for sums in (past, future):
             if sums is None:
                 to_sums.append(None)

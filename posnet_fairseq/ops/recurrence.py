@@ -76,6 +76,8 @@ def coefficients(forward: Terms, backward: Terms | None = None) -> Tensor:
     if log_decay is None or backward.log_decay is None:
         return in_float(q @ k.mT)
     past, future = _sums(log_decay), _sums(backward.log_decay, backward=True)
+    assert past is not None
+    assert future is not None
     if log_decay.size(-1) > 1:
         return decayed_products(q, k, past, future, own=True)
     follows = _follows(past, first=1)
@@ -172,7 +174,7 @@ def _products(q: Tensor, k: Tensor, sums: Tensor | None, own: bool = True, backw
         products = in_float(q @ k.mT)
         return products.triu(int(not own)) if backward else products.tril(-int(not own))
     if sums.size(-1) > 1:
-        return decayed_products(q, k, *((None, sums) if backward else (sums, None)), own)
+        return decayed_products(q, k, None if backward else sums, sums if backward else None, own)
     hidden = _follows(sums, int(own))
     differences = (sums - sums.mT).masked_fill(hidden.mT if backward else hidden, -torch.inf)
     return (q @ k.mT) * differences.exp()

@@ -163,7 +163,7 @@ def updates_of(kind: str, values: Mapping[str, Any]) -> int:
 
 def _since_the_beginning(found: Mapping[int, float]) -> str:
     """Return what became of the perplexity of a fine-tuning, by updates; "" if the beginning was not validated."""
-    later = {perplexity: updates for updates, perplexity in reversed(found.items()) if updates}
+    later = {perplexity: updates for updates, perplexity in reversed([*found.items()]) if updates}
     if 0 not in found or not later:
         return ""
     beginning, least = found[0], min(later)
