@@ -1,5 +1,6 @@
 """Parameters of models, and multiplications of mixers."""
 
+import copy
 import dataclasses
 from typing import Any, NamedTuple
 
@@ -117,8 +118,10 @@ def multiplications(mixer: TokenMixer, length: int) -> int:
     beyond the clip distance K, from where on their number is a polynomial of the second degree: for long sentences
     mixers compute some products otherwise. In cross-attention the memory has the same length.
     """
-    if isinstance(mixer, RecurrentMixer):  # blocks and chunks of tokens, so no polynomial
-        return _count(mixer, length)
+    if isinstance(mixer, RecurrentMixer):  # blocks and chunks of tokens, so no polynomial; sentences of any length
+        any_length = copy.copy(mixer)
+        any_length.settings = dataclasses.replace(mixer.settings, max_positions=length)
+        return _count(any_length, length)
     first = min(_reach(mixer), mixer.max_positions - 3) + 1
     one, two, three = (_count(mixer, first + more) for more in range(3))
     beyond = length - first
