@@ -94,7 +94,7 @@ def report_result(out: Path, stages: Path, asked: Preparation, report: ProgressR
         for reason, count in card.dropped.items():
             report.say(f"  {count:>{width},}  {_REASONS[reason]}")
     lowercase = any(words.is_lowercase for words in card.words.values())
-    normal_form = "".join(words.normal_form for words in card.words.values())  # only sources have one
+    normal_form = "".join(words.normal_form for words in card.words.values())
     for sentence in sentences(card.restored or {}, card.sentences or {}, lowercase, normal_form):
         report.say(f"{sentence}.")
     for note in card.notes or []:

@@ -241,7 +241,7 @@ def sentences(
     if not lossy:
         names = " and ".join(", ".join(restored).rsplit(", ", 1))  # valid, test and test1
         how = "in lower case" if lowercase else "as it was"
-        how += f" (sources: after --normalize {normal_form})" if normal_form else ""
+        how += f" (after --normalize {normal_form})" if normal_form else ""
         yield f"every line of {names} comes back from its tokens {how}"
     for name, language, of in [one for one in lossy if one[0] != "valid"] or lossy:
         most = "" if of.bleu is None else f"; a perfect system would score BLEU {of.bleu:.1f}"

@@ -12,7 +12,7 @@ _AROUND = 30  # characters of a line shown in front of what is odd, and behind i
 # marks of Western European text; others, which real text has in front of quotation marks, count from two in a row on.
 _CONTINUED = "[\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]"
 _MOJIBAKE = re.compile(
-    f"Ã{_CONTINUED}|Â[\x80-\xbf]|â€{_CONTINUED}|(?:[Â-ß]{_CONTINUED}|[à-ï]{_CONTINUED}{{2}}|ð{_CONTINUED}{{3}}){{2}}"
+    f"Ã(?![”’…–—]){_CONTINUED}|Â[\x80-\xbf]|â€{_CONTINUED}|(?:[Â-ß]{_CONTINUED}|[à-ï]{_CONTINUED}{{2}}|ð{_CONTINUED}{{3}}){{2}}"
 )
 _MAYBE = re.compile(f"[Â-ð]{_CONTINUED}")  # found ten times as fast
 _LOST = re.compile("\ufffd")

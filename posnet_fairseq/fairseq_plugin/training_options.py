@@ -11,7 +11,7 @@ from fairseq.file_io import PathManager
 
 from posnet_fairseq.ops.linear import SLOW_BF16, multiplies_bf16
 from posnet_fairseq.shared.criterions import PREFIX
-from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.errors import UsageError, counted, flag
 from posnet_fairseq.shared.processes import cores
 from posnet_fairseq.transformer.compiling import check_compiler
 
@@ -52,7 +52,7 @@ def _problems(cfg: Any) -> Iterator[str]:
     if cfg.dataset.num_workers > workers:
         yield (
             f"--num-workers {cfg.dataset.num_workers}: give at most {workers}: each is a process, and this machine has "
-            f"{cores()} cores"
+            f"{counted(cores(), 'core')}"
         )
     yield from _problems_of_precision(cfg.common)
     path, other = cfg.checkpoint.restore_file, cfg.checkpoint.finetune_from_model

@@ -51,7 +51,9 @@ class GatedDeltaNet(RecurrentMixer):
     class Config(Expand):
         """With decay or without."""
 
-        no_decay: bool = option("DeltaNet: nothing decays (Yang et al., NeurIPS 2024)", default=False)
+        no_decay: bool = option(
+            "DeltaNet (Yang et al., NeurIPS 2024): nothing decays (Gated DeltaNet, Eq. 10 with a = 1)", default=False
+        )
 
     def __init__(self, settings: MixerSettings) -> None:
         width, values = settings.embed_dim, settings.options.expand * settings.embed_dim

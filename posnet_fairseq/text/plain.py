@@ -112,7 +112,7 @@ def _text_of(line: str) -> tuple[int | None, str | None]:
     if _JSON.match(line):
         content: Any = parse_json(line, "it")
         number, text = content["line"], content["text"]
-        return number, text if LINE.fullmatch(text) else None
+        return number, text if LINE.fullmatch(text) and "score" in content else None
     if (rest := _NOTHING.sub("", line)) and _ALIGNED.fullmatch(rest.rpartition(_BAR)[2]):
         rest = rest.rpartition(_BAR)[0]
     before, _, last = rest.rpartition(_BAR)

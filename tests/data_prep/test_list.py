@@ -18,7 +18,7 @@ def test_shows_what_there_is_and_what_is_here(tmp_path, capsys, monkeypatch):
     rows = {line.split("│")[1].strip(): line for line in capsys.readouterr().out.splitlines() if line.startswith("│")}
     assert set(rows) >= {*DATASETS}
     assert "1 of 3 files" in rows["quickstart.en-fr"]
-    assert "0 of 1 files" in rows["iwslt14.de-en"]
+    assert "0 of 1 file " in rows["iwslt14.de-en"]
     assert "CC BY-NC-ND" in rows["iwslt14.de-en"]
     assert "3,961,179" in rows["wmt14.en-de"]
 

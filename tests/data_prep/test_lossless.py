@@ -85,7 +85,7 @@ def test_every_language_comes_back(tmp_path, capsys, monkeypatch, language):
     """Text, tokens, ids, tokens, text: and posnet-score finds nothing missing."""
     monkeypatch.chdir(tmp_path)
     data, tag = make(tmp_path, language), language.replace("-", "_")
-    said = "every line of valid and test comes back from its tokens as it was (sources: after --normalize spaces)."
+    said = "every line of valid and test comes back from its tokens as it was (after --normalize spaces)."
     assert said in capsys.readouterr().err
     pipeline, dictionary = pipeline_of(data, ("en", tag)), Dictionary.load(data / f"dict.{tag}.txt")
     tokens = (data / f"test.bpe.{tag}").read_text().split("\n")[:-1]

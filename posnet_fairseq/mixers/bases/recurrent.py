@@ -24,7 +24,8 @@ EPSILON = 1e-5
 
 def expand_option(default: int) -> Any:
     """Return the option e: how many times as wide as the model values are."""
-    return option("e: values and gate are e times as wide as the model", default=default, limits=(1, 16))
+    help_text = "e: values and gate are e times as wide as the model (GLA, Section 4.4; Mamba-2, Section 7.1)"
+    return option(help_text, default=default, limits=(1, 16))
 
 
 @dataclass
