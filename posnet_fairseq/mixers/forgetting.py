@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases import ContentBasedMixer, MixerSettings, MixingContext
+from posnet_fairseq.ops.dtypes import in_float
 from posnet_fairseq.ops.initialization import linear
 from posnet_fairseq.ops.offset_gather import plus_products
 from posnet_fairseq.registry import register_mixer
@@ -34,7 +35,7 @@ class Forgetting(ContentBasedMixer):
 
         def log_gates() -> Tensor:
             gates = self.forget_proj(memory)
-            return F.logsigmoid(gates.to(torch.promote_types(gates.dtype, torch.float32))).mT.unsqueeze(3)
+            return F.logsigmoid(in_float(gates)).mT.unsqueeze(3)
 
         return self.cached_projection("log_gates", log_gates, context).cumsum(dim=2)
 

@@ -34,7 +34,7 @@ class Direction(nn.Module):
             return None
         steps = in_float(split_heads(self.decay_proj(x), len(self.log_rate))) + self.step_bias[:, None, None]
         # With gaps in memory, compiled graphs would expect another layout of its gradient than softplus has.
-        return -self.log_rate.exp()[:, None, None] * F.softplus(steps.contiguous())
+        return -in_float(self.log_rate).exp()[:, None, None] * F.softplus(steps.contiguous())
 
 
 @register_mixer("gated_deltanet")

@@ -41,25 +41,27 @@ class LinearAttention(TokenMixer):
         q, state = self._features(self.query_proj(query)), context.state
         if state is None:
             return self._mix_all(q, *self._keys_and_values(memory, context), context)
+        weights = None
         if self.place == "cross":
-            if "matrix" not in state.rows:
-                k, v = self._keys_and_values(memory, context)
-                state.get_or_create("matrix", lambda: in_float(k.mT) @ in_float(v))
-                state.get_or_create("keys", lambda: in_float(k).sum(dim=2, keepdim=True))
-            mixed = in_float(q) @ state.rows["matrix"]
+            k, v = (None, None) if memory is None else self._keys_and_values(memory, context)
+            matrix = state.get_or_create("matrix", lambda: in_float(k.mT) @ in_float(v))
+            keys = state.get_or_create("keys", lambda: in_float(k).sum(dim=2, keepdim=True))
+            mixed = in_float(q) @ matrix
+            if context.need_weights:  # for these, all keys are remembered
+                weights = _normalized(in_float(q @ state.get_or_create("features", lambda: k).mT), q, keys)
         else:
             k, v = self._keys_and_values(memory, context)
             keys = state.get_or_create("keys", lambda: in_float(torch.zeros_like(k)))
             state.rows["keys"] = keys + k
-            mixed = advance_state(state, Terms(q, k, v))
-        return _normalized(mixed, q, state.rows["keys"]).to(query.dtype), None
+            mixed = advance_state(state, Terms(q, k, in_float(v)))
+        return _normalized(mixed, q, state.rows["keys"]).to(query.dtype), weights
 
     def _mix_all(self, q: Tensor, k: Tensor, v: Tensor, context: MixingContext) -> Mixed:
         weights = None
         if self.causal:
-            mixed, keys = recur(Terms(q, k, v)), in_float(k).cumsum(dim=2)
+            mixed, keys = recur(Terms(in_float(q), in_float(k), in_float(v))), in_float(k).cumsum(dim=2)
         else:
-            mixed, keys = q @ (k.mT @ v), in_float(k).sum(dim=2, keepdim=True)
+            mixed, keys = in_float(q) @ (in_float(k).mT @ in_float(v)), in_float(k).sum(dim=2, keepdim=True)
         if context.need_weights:
             weights = in_float(q @ k.mT)
             weights = _normalized(weights.tril() if self.causal else weights, q, keys)
@@ -67,7 +69,7 @@ class LinearAttention(TokenMixer):
 
     def _features(self, projected: Tensor) -> Tensor:
         """Return φ of (B, N, D), (B, H, N, d)."""
-        return split_heads(F.elu(projected) + 1, self.num_heads)
+        return split_heads((F.elu(in_float(projected)) + 1).to(projected.dtype), self.num_heads)
 
     def _keys_and_values(self, memory: Tensor | None, context: MixingContext) -> tuple[Tensor, Tensor]:
         """Return φ(k_m), zeros at padding, and v_m, (B, H, M, d)."""

@@ -11,7 +11,7 @@ from posnet_fairseq.mixers.bases import MixerSettings, MixingContext, Options, R
 from posnet_fairseq.mixers.bases.recurrent import EPSILON, expand_option
 from posnet_fairseq.ops.dtypes import in_float
 from posnet_fairseq.ops.heads import merge_heads
-from posnet_fairseq.ops.initialization import log_rates, step_bias
+from posnet_fairseq.ops.initialization import log_rates, step_bias, without_decay
 from posnet_fairseq.ops.recurrence import Terms
 from posnet_fairseq.ops.short_convolution import ShortConvolution
 from posnet_fairseq.registry import register_mixer
@@ -51,7 +51,7 @@ class Mamba2(RecurrentMixer):
         super().__init__(settings, sum(self.sizes), values)
         self.widths = [values, states, states]
         self.by_direction = nn.ModuleList(Direction(heads, sum(self.widths)) for _ in range(directions))
-        self.skip = nn.Parameter(torch.ones(heads))
+        self.skip = without_decay(torch.ones(heads))
         self.norm_scale = nn.Parameter(torch.ones(values))
 
     def project(self, x: Tensor, context: MixingContext) -> tuple[Tensor, ...]:
@@ -73,11 +73,15 @@ class Mamba2(RecurrentMixer):
         step = F.softplus(in_float(steps.split(self.num_heads, dim=-1)[direction]) + own.step_bias)
         step = self.heads(step)
         return Terms(
-            c[:, None], b[:, None], self.heads(x) * step.to(x.dtype), -own.log_rate.exp()[:, None, None] * step
+            c[:, None],
+            b[:, None],
+            self.heads(x) * step.to(x.dtype),
+            -in_float(own.log_rate).exp()[:, None, None] * step,
         )
 
     def finish(self, y: Tensor, projected: tuple[Tensor, ...]) -> Tensor:
         """Values of the token itself added, gated, normalized and scaled."""
         z, _, _, convolved = projected
         own = self.heads(convolved[..., : self.widths[0]]) * self.skip[:, None, None]
-        return F.rms_norm(merge_heads(y + own) * F.silu(z), (self.widths[0],), self.norm_scale, EPSILON)
+        mixed = merge_heads(y + own) * F.silu(z)
+        return F.rms_norm(mixed, (self.widths[0],), self.norm_scale.to(mixed.dtype), EPSILON)

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posnet_fairseq.ops.derivatives import once_differentiable
+from posnet_fairseq.ops.dtypes import without_autocast
 
 
 def decayed_products(q: Tensor, k: Tensor, past: Tensor | None, future: Tensor | None, own: bool) -> Tensor:
@@ -25,10 +26,7 @@ def decayed_products(q: Tensor, k: Tensor, past: Tensor | None, future: Tensor |
         future: sums from the last token to each, for m > n; None if these have no products.
         own: whether a token has a product with itself.
     """
-    kind = q.device.type
-    if not torch.amp.is_autocast_available(kind):
-        return _Products.apply(q, k, past, future, own)
-    with torch.autocast(kind, enabled=False):
+    with without_autocast(q):
         return _Products.apply(q, k, past, future, own)
 
 

@@ -1,5 +1,9 @@
 """Types of numbers, as users write them."""
 
+import contextlib
+from contextlib import AbstractContextManager
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -12,3 +16,10 @@ def dtype_name(tensor: Tensor) -> str:
 def in_float(x: Tensor) -> Tensor:
     """Return numbers in float32, or wider ones as they are."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
+    """Return a context in which products of tensors on the device of `x` keep their types."""
+    kind = x.device.type
+    available = torch.amp.is_autocast_available(kind)
+    return torch.autocast(kind, enabled=False) if available else contextlib.nullcontext()

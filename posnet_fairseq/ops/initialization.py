@@ -48,10 +48,15 @@ def step_bias(count: int) -> nn.Parameter:
     Mamba (Gu and Dao, 2023) Section 3.6 starts its step sizes Δ so.
     """
     low, high = math.log(1e-3), math.log(1e-1)
-    steps = torch.empty(count).uniform_(low, high).exp()
-    return without_decay(steps + torch.log(-torch.expm1(-steps)))  # the inverse of softplus
+    steps = _drawn(count, low, high).exp()
+    return without_decay(torch.empty(count).copy_(steps + torch.log(-torch.expm1(-steps))))  # the inverse of softplus
 
 
 def log_rates(count: int, low: float, high: float) -> nn.Parameter:
     """Return the logarithms of rates of decay, (count,), uniform between `low` and `high`, without weight decay."""
-    return without_decay(torch.empty(count).uniform_(low, high).log())
+    return without_decay(torch.empty(count).copy_(_drawn(count, low, high).log()))
+
+
+def _drawn(count: int, low: float, high: float) -> Tensor:
+    """Return numbers on the CPU: on the meta device, functions of them would import all of torch's compiler."""
+    return torch.empty(count, device="cpu").uniform_(low, high)

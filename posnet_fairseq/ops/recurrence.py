@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posnet_fairseq.ops.decayed_products import decayed_products
-from posnet_fairseq.ops.dtypes import in_float
+from posnet_fairseq.ops.dtypes import in_float, without_autocast
 
 # Tokens of a chunk. Sentences of at most twice as many are one chunk, which has no state.
 CHUNK = 64
@@ -53,11 +53,12 @@ def recur(forward: Terms, backward: Terms | None = None) -> Tensor:
     writes, so that each token counts once: y_n reads a_n ⊙ S_{n+1} there.
     """
     one_chunk = forward.v.size(2) <= 2 * CHUNK
-    if backward is not None and one_chunk and forward.shares_tokens(backward):
-        return coefficients(forward, backward).to(forward.v.dtype) @ forward.v
-    recur_once = _in_one_chunk if one_chunk else _in_chunks
-    mixed = recur_once(forward, False)
-    return mixed if backward is None else mixed + recur_once(backward, True)
+    with without_autocast(forward.v):
+        if backward is not None and one_chunk and forward.shares_tokens(backward):
+            return coefficients(forward, backward).to(forward.v.dtype) @ forward.v
+        recur_once = _in_one_chunk if one_chunk else _in_chunks
+        mixed = recur_once(forward, False)
+        return mixed if backward is None else mixed + recur_once(backward, True)
 
 
 def coefficients(forward: Terms, backward: Terms | None = None) -> Tensor:

@@ -34,7 +34,11 @@ CONTENTS = [
     ("an unknown choice", option("gate", "wide"), "gate is 'wide', not one of"),
     ("a missing option", option("encoder_layers", None), "encoder_layers is missing"),
     ("an absurd size", option("encoder_ffn_embed_dim", 10**30), "0, not a whole number of at most 1,000,000,000"),
-    ("ten million layers", option("decoder_layers", 10**7), "10,000,000 layers of the decoder, and it has weights of 1"),
+    (
+        "ten million layers",
+        option("decoder_layers", 10**7),
+        "10,000,000 layers of the decoder, and it has weights of 1",
+    ),
     ("an architecture without end", option("_name", "x" * 10**7), "holds the model x{100};"),
     (
         "a task of several languages",

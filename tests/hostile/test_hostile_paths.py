@@ -35,6 +35,9 @@ def world(world, tmp_path_factory):
     (folder / "log" / "train.log").write_text(training_log())
     (folder / "groups").write_text("a\n" * len((folder / "text" / "test.yy").read_text().splitlines()))
     (folder / "codes").write_text("#version: 0.2\na 1\n")
+    (folder / "words").mkdir()  # dictionaries without a data card
+    for dictionary in (folder / "data").glob("dict.*.txt"):
+        shutil.copy(dictionary, folder / "words")
     sentencepiece.SentencePieceTrainer.train(
         input=str(folder / "text" / "train.xx"), model_prefix=str(folder / "pieces"), vocab_size=20, minloglevel=2
     )

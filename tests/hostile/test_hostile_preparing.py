@@ -90,7 +90,7 @@ ROWS = [
     Row(
         "more pieces than the text has", f"{EVERY.replace('--merges 20', '')} --subwords sentencepiece --pieces 100000",
         r"note: only \d+ of 100,000 pieces could be learned", 0, makes=MADE,
-        after=notes("of 100,000 pieces could be learned from the training text", "of the valid set"),
+        after=notes("of 100,000 pieces could be learned from the training", "repeat an earlier", "of the valid set"),
     ),
     Row(
         "a test set out of the training set", f"{EVERY} --test text/train.xx text/train.yy",

@@ -131,7 +131,11 @@ OTHERS = [
 @pytest.mark.parametrize(("mixer", "options"), [(name, {}) for name in mixer_names()] + OTHERS, ids=str)
 def test_packed_models_compute_the_same(mixer, options):
     model = build_model(mixer, **options)
-    for dtype, distance in (("float32", 1e-5), ("bf16", 0.03), ("int8", 0.06)):
+    for dtype, distance in (
+        ("float32", 1e-5),
+        ("bf16", 0.03),
+        ("int8", 0.08 if mixer == "gla" else 0.06),
+    ):  # norms of heads of four features
         packed = copy.deepcopy(model)
         pack(packed, dtype)
         plain = nn.Linear in map(type, packed.modules())

@@ -32,7 +32,7 @@ def checkpoint(path, mixer="attention", updates=1, loss=1.0, words=40, **options
     for language in ("xx", "yy"):
         entries.source_dictionary.save(str(path.parent / f"dict.{language}.txt"))
     data = {"_name": "translation", "data": str(path.parent), "source_lang": "xx", "target_lang": "yy"}
-    arch = f"{mixer.replace('attention', 'transformer_pos')}_tiny"
+    arch = f"{'transformer_pos' if mixer == 'attention' else mixer}_tiny"
     return saved(path, cfg, arch, data, MixerTransformer.build_model(cfg, entries), updates, loss)
 
 

@@ -98,17 +98,21 @@ _GENERATE = "posnet-generate {checkpoint} --max-len-b 2 --input {input} --output
 _DRAW = "posnet-plot weights {checkpoint} --sentence 'a1 a2' --out {out} --data {data}"
 _PREPARE = "--out {out} --workers 1 --dry-run"
 _SUBWORDS = ("--bpe-codes {codes}", "--sentencepiece-model {pieces}")
+_WITHOUT_CARD = {"data": Given(FOLDER, "words")}  # where other subwords than the card's may be given
 NEW, PREPARED = Given(OUTPUT, "new.pt"), {"out": Given(OUTPUT_FOLDER, "prepared"), "makes": ()}
 EXPORTED = Given(NEW_FOLDER, "folder")
 LM = {"checkpoint": Given(CHECKPOINT, "lm/model.pt"), "data": Given(FOLDER, "lm")}
 COMMANDS = [
+    Command(f"{_ANALOG} --data {{data}}", out=Given(OUTPUT_FOLDER, "crossbars")),
     *(
-        Command(f"{_ANALOG} {option}", quick=option == "--data {data}", out=Given(OUTPUT_FOLDER, "crossbars"))
-        for option in ("--data {data}", *_SUBWORDS)
+        Command(
+            f"{_ANALOG} --data {{data}} {option}", quick=False, out=Given(OUTPUT_FOLDER, "crossbars"), **_WITHOUT_CARD
+        )
+        for option in _SUBWORDS
     ),
     Command("posnet-average {folder} --num 1 --out {out}", out=NEW),
     Command("posnet-precompute {checkpoint} --out {out} --max-length 32 --data {data}", out=NEW),
-    *(Command(f"{_TRANSLATE} --data {{data}} {option}") for option in _SUBWORDS),
+    *(Command(f"{_TRANSLATE} --data {{data}} {option}", **_WITHOUT_CARD) for option in _SUBWORDS),
     Command(f"{_TRANSLATE} --data {{data}} --pretokenized --max-len-b 30 --prefix {{prefix}}"),
     Command(
         "posnet-translate {checkpoint} --input {input} --output {output} --pretokenized --score-translations {scored}",
@@ -123,9 +127,14 @@ COMMANDS = [
         "posnet-export {checkpoint} --out {out} --data {data} --bpe-codes {codes}",
         checkpoint=Given(CHECKPOINT, "fast.pt"),
         out=EXPORTED,
+        **_WITHOUT_CARD,
     ),
-    Command("posnet-export {checkpoint} --out {out} --sentencepiece-model {pieces}", out=EXPORTED),
-    *(Command(f"{_DRAW} {option}", quick=False) for option in _SUBWORDS),
+    Command(
+        "posnet-export {checkpoint} --out {out} --data {data} --sentencepiece-model {pieces}",
+        out=EXPORTED,
+        **_WITHOUT_CARD,
+    ),
+    *(Command(f"{_DRAW} {option}", quick=False, **_WITHOUT_CARD) for option in _SUBWORDS),
     Command("posnet-plot curves {runs} --out {out}", out=Given(PICTURE, "curves")),
     Command("posnet-plot analog {folders} --out {out}", out=Given(PICTURE, "crossbars")),
     Command("posnet-plot compare {report} --out {out}"),

@@ -93,7 +93,10 @@ class RecurrentMixer(TokenMixer):
         """Return the recurrence's y, and weights if they are asked for and there are any. `padding`: (B, N, 1)."""
         if context.state is not None:
             return advance_state(context.state, self.terms(projected, 0, context)), None
-        both = [self._unpadded(self.terms(projected, i, context), padding) for i in range(self.directions)]
+        terms = [self.terms(projected, direction, context) for direction in range(self.directions)]
+        both = [self._unpadded(of_one, padding) for of_one in terms]
+        if not self.causal and terms[0].shares_tokens(terms[1]):
+            both[1] = both[1]._replace(k=both[0].k)
         has_weights = context.need_weights and (self.causal or both[0].shares_tokens(both[1]))
         return recur(*both), coefficients(*both) if has_weights else None
 
@@ -141,4 +144,5 @@ def gated(y: Tensor, gate: Tensor, scale: Tensor | None = None) -> Tensor:
         y: (B, H, N, d_v), divided by the root of its mean square over each head, and multiplied by `scale`, (d_v,).
         gate: (B, N, H·d_v).
     """
+    scale = None if scale is None else scale.to(y.dtype)  # which autocast may have chosen
     return merge_heads(F.rms_norm(y, y.shape[-1:], scale, EPSILON)) * F.silu(gate)
