@@ -11,11 +11,13 @@ from posnet_fairseq.mixers.bases import position_based, token_mixer
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
+from posnet_fairseq.mixers.bases.recurrent import RecurrentMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.mixers.lightconv import Kernel
 from posnet_fairseq.mixers.shaw import Shaw
 from posnet_fairseq.ops import band, beam_backpointers, chunks
 from posnet_fairseq.ops.band import BandProducts
+from posnet_fairseq.ops.short_convolution import ShortConvolution
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.testing import LAWS, gradient_laws, mixer_laws, refusals, step_laws
@@ -323,6 +325,23 @@ class Breakage:
         value = TokenMixer.project_values
         monkeypatch.setattr(TokenMixer, "project_values", lambda self, x: _rounded(value(self, x)))
 
+    @staticmethod
+    def claiming_a_state_of_constant_size(monkeypatch):
+        monkeypatch.setattr(Shaw, "constant_state", True)
+
+    @staticmethod
+    def reading_padding(monkeypatch):
+        monkeypatch.setattr(RecurrentMixer, "_unpadded", staticmethod(lambda terms, padding: terms))
+
+    @staticmethod
+    def forgetting_the_last_inputs(monkeypatch):
+        step = ShortConvolution.step
+
+        def forgetful(self, x, last):
+            return step(self, x, last)[0], torch.zeros_like(last)
+
+        monkeypatch.setattr(ShortConvolution, "step", forgetful)
+
 
 def _as_if_contiguous(x):
     return x.as_strided(x.shape, torch.empty(x.shape, device="meta").stride())
@@ -371,6 +390,10 @@ BROKEN = [
     ("rposnet", "encoder", "detaching_tokens", "what_needs_no_gradient_changes_no_other"),
     ("shaw", "decoder", "sharing_its_weights_with_no_copy", "a_copy_is_the_same_mixer_with_a_state_of_its_own"),
     ("shaw", "encoder", "rounding_to_few_digits", "other_precisions_round_and_nothing_else"),
+    ("shaw", "decoder", "claiming_a_state_of_constant_size", "the_state_has_the_size_that_is_declared"),
+    ("mamba2", "encoder", "reading_padding", "padding_changes_nothing"),
+    ("gated_deltanet", "decoder", "forgetting_the_last_inputs", "steps_equal_the_full_pass"),
+    ("mamba2", "decoder", "forgetting_the_last_inputs", "hypotheses_that_move_keep_their_past"),
 ]
 
 
