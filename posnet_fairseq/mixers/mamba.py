@@ -28,7 +28,8 @@ class Direction(nn.Module):
         self.step_proj = linear(rank, width, bias=False)
         nn.init.uniform_(self.step_proj.weight, -(rank**-0.5), rank**-0.5)
         self.step_bias = step_bias(width)
-        self.log_rate = without_decay(torch.arange(1.0, STATES + 1).log()[:, None].repeat(1, width))
+        rates = torch.arange(1.0, STATES + 1, device="cpu").log()[:, None]
+        self.log_rate = without_decay(torch.empty(STATES, width).copy_(rates))
 
     def forward(self, x: Tensor, padding: Tensor | None) -> Terms:
         """Return the terms of convolved features, (B, N, C); `padding`, (B, N, 1), writes zeros."""
