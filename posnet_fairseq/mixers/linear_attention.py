@@ -1,5 +1,7 @@
 """Linear attention: products of positive features in the place of the softmax."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -41,16 +43,14 @@ class LinearAttention(TokenMixer):
         q, state = self._features(self.query_proj(query)), context.state
         if state is None:
             return self._mix_all(q, *self._keys_and_values(memory, context), context)
-        weights = None
+        weights, k, v = None, *self._keys_and_values(memory, context)
         if self.place == "cross":
-            k, v = (None, None) if memory is None else self._keys_and_values(memory, context)
             matrix = state.get_or_create("matrix", lambda: in_float(k.mT) @ in_float(v))
             keys = state.get_or_create("keys", lambda: in_float(k).sum(dim=2, keepdim=True))
             mixed = in_float(q) @ matrix
             if context.need_weights:  # for these, all keys are remembered
                 weights = _normalized(in_float(q @ state.get_or_create("features", lambda: k).mT), q, keys)
         else:
-            k, v = self._keys_and_values(memory, context)
             keys = state.get_or_create("keys", lambda: in_float(torch.zeros_like(k)))
             state.rows["keys"] = keys + k
             mixed = advance_state(state, Terms(q, k, in_float(v)))
@@ -71,9 +71,10 @@ class LinearAttention(TokenMixer):
         """Return φ of (B, N, D), (B, H, N, d)."""
         return split_heads((F.elu(in_float(projected)) + 1).to(projected.dtype), self.num_heads)
 
-    def _keys_and_values(self, memory: Tensor | None, context: MixingContext) -> tuple[Tensor, Tensor]:
-        """Return φ(k_m), zeros at padding, and v_m, (B, H, M, d)."""
-        assert memory is not None
+    def _keys_and_values(self, memory: Tensor | None, context: MixingContext) -> tuple[Any, Any]:
+        """Return φ(k_m), zeros at padding, and v_m, (B, H, M, d); None in later steps of cross-attention."""
+        if memory is None:
+            return None, None
         keys = self._features(self.key_proj(memory))
         if context.padding_mask is not None:
             keys = keys.masked_fill(context.padding_mask[:, None, :, None], 0)
