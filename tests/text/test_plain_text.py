@@ -92,7 +92,11 @@ def test_annotated_translations_are_read_as_their_text(tmp_path, nbest, alignmen
         (["0 ||| a ||| -0.500000", "2 ||| b ||| -0.500000"], "file, line 2: it has number 2 where 1 should be"),
         (["1 ||| b ||| -0.500000"], "file, line 1: it has number 1 where 0 should be"),
         (["0 ||| a ||| -0.500000", "1 ||| b ||| -0.500000"] * 2, "file, line 3: it has number 0 where 2 should be"),
-        (['{"line": 0, "text": "a"}', '{"line": 1, "text": "a'], "file, line 2: it is no JSON"),
+        (['{"line": 0, "text": "a", "score": -1}', '{"line": 1, "text": "a'], "file, line 2: it is no JSON"),
+        (
+            ['{"line": 0, "text": "a"}', '{"line": 1, "text": "b"}'],
+            "file, line 1: posnet-translate prints no such line",
+        ),
         (['{"line": 0, "text": "a\\nb"}'], "file, line 1: posnet-translate prints no such line"),
         (["-0.500000", "-1.500000"], "file has a number in each line"),
         (["-0.500000 ||| a </s> ||| -0.400000 -0.100000"] * 2, "file has a number in each line"),
