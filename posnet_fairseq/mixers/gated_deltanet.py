@@ -1,7 +1,6 @@
 """Gated DeltaNet: what a key stands for is replaced rather than added to."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -71,8 +70,8 @@ class GatedDeltaNet(RecurrentMixer):
     def terms(self, projected: tuple[Tensor, ...], direction: int, context: MixingContext) -> Terms:
         """Convolved and normalized features, β, and a decay of each head."""
         features, _, x = projected
-        own: Any = self.by_direction[direction]
-        q, k, v = map(self.heads, self.convolve(own.convolution, features, direction, context).split(self.widths, -1))
+        own = self.by_direction[direction]
+        q, k, v = map(self.heads, self.convolve(features, direction, context).split(self.widths, -1))
         write = torch.sigmoid(in_float(self.heads(own.write_proj(x))))
         return Terms(_with_norm(q, self.head_dim**-0.5), _with_norm(k, 1), v, own.log_decay(x), write)
 

@@ -1,7 +1,5 @@
 """Mamba: a selective state space, with step sizes and decays of every feature."""
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -65,11 +63,7 @@ class Mamba(RecurrentMixer):
     def project(self, x: Tensor, context: MixingContext) -> tuple[Tensor, ...]:
         """z, what goes into the convolutions, and what comes out of the first one."""
         features, z = self.in_proj(x).chunk(2, dim=-1)
-        return z, features, self._convolve(features, 0, context)
-
-    def _convolve(self, features: Tensor, direction: int, context: MixingContext) -> Tensor:
-        own: Any = self.by_direction[direction]
-        return self.convolve(own.convolution, features, direction, context)
+        return z, features, self.convolve(features, 0, context)
 
     def read(self, projected: tuple[Tensor, ...], padding: Tensor | None, context: MixingContext) -> Mixed:
         """h C of both directions, (B, N, 2D), in float32 or wider.
@@ -84,7 +78,7 @@ class Mamba(RecurrentMixer):
             return y, None
         y = selective_scan(first)
         if not self.causal:
-            second = self.by_direction[1](self._convolve(features, 1, context), padding)
+            second = self.by_direction[1](self.convolve(features, 1, context), padding)
             own = (second.writes * second.reads).sum(dim=-1, keepdim=True) * second.values
             y = y + selective_scan(second, reverse=True) - own
         return y, None

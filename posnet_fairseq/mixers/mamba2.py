@@ -1,7 +1,6 @@
 """Mamba-2: a selective state space whose decay is a number of each head."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -57,18 +56,14 @@ class Mamba2(RecurrentMixer):
     def project(self, x: Tensor, context: MixingContext) -> tuple[Tensor, ...]:
         """z, what goes into the convolutions, step sizes, and what comes out of the first convolution."""
         z, features, steps = self.in_proj(x).split(self.sizes, dim=-1)
-        return z, features, steps, self._convolve(features, 0, context)
-
-    def _convolve(self, features: Tensor, direction: int, context: MixingContext) -> Tensor:
-        own: Any = self.by_direction[direction]
-        return self.convolve(own.convolution, features, direction, context)
+        return z, features, steps, self.convolve(features, 0, context)
 
     def terms(self, projected: tuple[Tensor, ...], direction: int, context: MixingContext) -> Terms:
         """Keys B and queries C that heads share, values Δ x', a decay of each head."""
         _, features, steps, convolved = projected
         if direction:
-            convolved = self._convolve(features, direction, context)
-        own: Any = self.by_direction[direction]
+            convolved = self.convolve(features, direction, context)
+        own = self.by_direction[direction]
         x, b, c = convolved.split(self.widths, dim=-1)
         step = F.softplus(in_float(steps.split(self.num_heads, dim=-1)[direction]) + own.step_bias)
         step = self.heads(step)

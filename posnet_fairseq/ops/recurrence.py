@@ -19,7 +19,7 @@ from torch import Tensor
 from posnet_fairseq.ops.decayed_products import decayed_products
 from posnet_fairseq.ops.dtypes import in_float, without_autocast
 
-# Tokens of a chunk. Sentences of at most twice as many are one chunk, which has no state.
+# Tokens of a chunk. Sentences of up to twice this length are computed as one chunk, without a state.
 CHUNK = 64
 
 

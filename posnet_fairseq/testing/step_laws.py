@@ -70,7 +70,7 @@ def steps_equal_the_full_pass_to_the_last_position(mixer: TokenMixer) -> None:
 
 
 def the_state_has_the_size_that_is_declared(mixer: TokenMixer) -> None:
-    """The state of a mixer that says so takes as many bytes after 5 steps as after the last one."""
+    """If a mixer declares ``constant_state``, its state has the same size in bytes after 5 steps and after the last."""
     if mixer.place == "encoder" or not mixer.constant_state:
         return
     _, memory, arguments = call(mixer)

@@ -58,10 +58,6 @@ def test_decays_start_as_in_the_paper():
     """Rates between 0 and 16, steps between .001 and .1; neither takes weight decay."""
     mixer = get_mixer("gated_deltanet")(settings("gated_deltanet", "decoder", embed_dim=256, num_heads=128))
     own = mixer.by_direction[0]
-    rates, steps = own.log_rate.exp(), torch.nn.functional.softplus(own.step_bias)
-    assert 0 <= rates.min() < 2
-    assert 14 < rates.max() <= 16
-    assert 0.00099 < steps.min() < 0.002
-    assert 0.05 < steps.max() < 0.101
+    recurrences.assert_decays_start_as_in_the_paper(own, 0)
     for parameter in (own.log_rate, own.step_bias):
         assert parameter.optim_overrides == {"optimizer": {"weight_decay_scale": 0.0}}

@@ -47,10 +47,5 @@ def test_parameters():
 def test_decays_start_as_in_the_paper():
     """Rates between 1 and 16, steps between .001 and .1, D at 1."""
     mixer = get_mixer("mamba2")(settings("mamba2", "decoder", embed_dim=256, num_heads=128))
-    own = mixer.by_direction[0]
-    rates, steps = own.log_rate.exp(), torch.nn.functional.softplus(own.step_bias)
-    assert 1 <= rates.min() < 3
-    assert 14 < rates.max() <= 16
-    assert 0.00099 < steps.min() < 0.002
-    assert 0.05 < steps.max() < 0.101
+    recurrences.assert_decays_start_as_in_the_paper(mixer.by_direction[0], 1)
     assert (mixer.skip == 1).all()

@@ -54,3 +54,12 @@ def convolve(x, convolution, backward=False):
 def both_ways(mixer, of_direction):
     """The sum of of_direction(0) and, in the encoder, of_direction(1), (N, any)."""
     return of_direction(0) + of_direction(1) if mixer.place == "encoder" else of_direction(0)
+
+
+def assert_decays_start_as_in_the_paper(own, least):
+    """Rates are drawn between `least` and 16, step sizes between .001 and .1, for many heads."""
+    rates, steps = own.log_rate.exp(), torch.nn.functional.softplus(own.step_bias)
+    assert least <= rates.min() < least + 2
+    assert 14 < rates.max() <= 16
+    assert 0.00099 < steps.min() < 0.002
+    assert 0.05 < steps.max() < 0.101

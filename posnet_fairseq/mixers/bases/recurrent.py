@@ -15,7 +15,7 @@ from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.heads import merge_heads, split_heads
 from posnet_fairseq.ops.initialization import linear
 from posnet_fairseq.ops.recurrence import Terms, advance, coefficients, recur
-from posnet_fairseq.ops.short_convolution import WIDTH, ShortConvolution
+from posnet_fairseq.ops.short_convolution import WIDTH
 from posnet_fairseq.shared import errors
 
 # Added to mean squares.
@@ -50,6 +50,7 @@ class RecurrentMixer(TokenMixer):
     hides_pairs = False
     drops_weights = False
     constant_state = True
+    by_direction: Any
 
     @classmethod
     def check(cls, settings: MixerSettings) -> None:
@@ -111,9 +112,12 @@ class RecurrentMixer(TokenMixer):
             k=terms.k.masked_fill(padding, 0), log_decay=None if decay is None else decay.masked_fill(padding, 0)
         )
 
-    def convolve(self, convolution: ShortConvolution, x: Tensor, direction: int, context: MixingContext) -> Tensor:
-        """Return the convolution of features (B, N, C), in a step with the last three inputs. A mixer has one."""
-        state = context.state
+    def convolve(self, x: Tensor, direction: int, context: MixingContext) -> Tensor:
+        """Return the convolution of features (B, N, C), in a step with the last three inputs.
+
+        It is that of ``by_direction[direction]``, the modules that a mixer with convolutions has.
+        """
+        state, convolution = context.state, self.by_direction[direction].convolution
         if state is None:
             return convolution(x, backward=direction == 1)
         last = state.get_or_create("inputs", lambda: x.new_zeros(x.size(0), WIDTH - 1, x.size(2)))
