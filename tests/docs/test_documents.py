@@ -65,11 +65,9 @@ def test_quoted_sentence_is_one_of_the_code(sentence, texts):
     assert any(sentence in text for text in texts)
 
 
-def test_both_tables_of_the_readme_have_the_scores_of_the_quickstart():
+def test_the_table_of_the_readme_has_the_scores_of_the_quickstart():
     scores = json.loads((ROOT / "docs/quickstart.json").read_text())
     assert list(scores) == ["transformer_pos", "rposnet"]
-    tables = (ROOT / "README.md").read_text().split("test, en-de, 1,216 lines")[1:]
-    assert len(tables) == 2
-    for table in tables:
-        found = re.findall(rf"({SCORE})\s+({SCORE})", table.split("```")[0])
-        assert found == [(row["BLEU"], row["chrF"]) for row in scores.values()]
+    (table,) = (ROOT / "README.md").read_text().split("test, en-de, 1,216 lines")[1:]
+    printed = re.findall(rf"({SCORE})\s+({SCORE})", table.split("```")[0])
+    assert printed == [(row["BLEU"], row["chrF"]) for row in scores.values()]
