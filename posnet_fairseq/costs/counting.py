@@ -143,4 +143,6 @@ def _count(mixer: TokenMixer, length: int) -> int:
     query, memory = (torch.zeros(1, length, width, device="meta") for width in widths)
     with FlopCounterMode(display=False) as counter:
         mixer(query, memory if mixer.place == "cross" else None, positions=query[0], memory_positions=memory[0])
-    return counter.get_total_flops() // 2  # a product and its sum are two of them
+    counts = counter.get_flop_counts()["Global"]
+    products = (count for operator, count in counts.items() if operator is not torch.ops.aten.convolution)
+    return sum(products) // 2  # a product and its sum are two of them

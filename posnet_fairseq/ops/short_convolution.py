@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posnet_fairseq.ops.derivatives import once_differentiable
+from posnet_fairseq.ops.dtypes import without_autocast
 
 WIDTH = 4
 
@@ -30,7 +31,10 @@ class ShortConvolution(nn.Module):
             x: (B, N, C), zeros at padding.
             backward: whether token n meets the 3 tokens after it instead of those before it.
         """
-        return self._activated(_Convolution.apply(x, self.weight, backward))
+        x = x.to(torch.promote_types(x.dtype, self.weight.dtype))  # 16 bits under autocast
+        with without_autocast(x):
+            y = _Convolution.apply(x, self.weight, backward)
+        return self._activated(y)
 
     def step(self, x: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
         """Return the result for one token more, (B, 1, C), and the inputs that the next step needs.
@@ -47,13 +51,13 @@ class ShortConvolution(nn.Module):
 
 
 class _Convolution(torch.autograd.Function):
-    """Σ_i w_i x_{n-3+i}, or x_{n+3-i}. Shifted sums in place take half the time of slices of a padded copy."""
+    """Σ_i w_i x_{n-3+i}, or x_{n+3-i}. torch's own gradient of the weights takes three times as long in long sentences."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, backward: bool) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.reverse = backward
-        return _shifted_sum(x, weight, backward)
+        return _convolution(x, weight, backward)
 
     @staticmethod
     @once_differentiable
@@ -65,15 +69,15 @@ class _Convolution(torch.autograd.Function):
             if ctx.reverse:
                 late, early = to_result[:, : x.size(1) - distance], x[:, distance:]
             to_weight[:, WIDTH - 1 - distance] = (late * early).sum(dim=(0, 1))
-        return _shifted_sum(to_result, weight, not ctx.reverse), to_weight, None
+        return _convolution(to_result, weight, not ctx.reverse), to_weight, None
 
 
-def _shifted_sum(x: Tensor, weight: Tensor, reverse: bool) -> Tensor:
-    """Return Σ_d w_{3-d} x_{n-d}, (B, N, C), or with x_{n+d} if `reverse`, of the distances d = 0 ... 3."""
-    weights, length = weight.T, x.size(1)
-    total = x * weights[WIDTH - 1]
-    for distance in range(1, WIDTH):
-        early, late = slice(0, max(0, length - distance)), slice(distance, None)
-        into, read = (early, late) if reverse else (late, early)
-        total[:, into].addcmul_(x[:, read], weights[WIDTH - 1 - distance])
-    return total
+def _convolution(x: Tensor, weight: Tensor, reverse: bool) -> Tensor:
+    """Return Σ_d w_{3-d} x_{n-d}, (B, N, C), or with x_{n+d} if `reverse`, of the distances d = 0 ... 3.
+
+    It is the convolution of images of one row, since torch has the fastest kernels for those with channels last.
+    """
+    images = x.mT[:, :, None]  # (B, C, 1, N)
+    kernel = (weight.flip(1) if reverse else weight)[:, None, None]
+    y = F.conv2d(images, kernel, padding=(0, WIDTH - 1), groups=weight.size(0))[:, :, 0].mT
+    return y[:, WIDTH - 1 :] if reverse else y[:, : x.size(1)]
