@@ -151,13 +151,16 @@ def _states(added: Tensor, decays: Tensor | None, erases: Tensor | None) -> Tens
         decays: by what it multiplies what was there, (B, H, T, d_k or 1, 1), or None.
         erases: the matrix whose product with what was there it takes away, (B, H, T, d_k, d_k), or None.
     """
+    chunks = added.unbind(2)[:-1]  # whose gradients are stacked once; those of indices would each be as large as `added`
+    decay_of = None if decays is None else decays.unbind(2)
+    erases_of = None if erases is None else erases.unbind(2)
     state = torch.zeros_like(added[:, :, 0])
     states = [state]
-    for chunk in range(added.size(2) - 1):
-        kept = state if decays is None else state * decays[:, :, chunk]
-        if erases is not None:
-            kept = kept - erases[:, :, chunk] @ state
-        state = kept + added[:, :, chunk]
+    for number, chunk in enumerate(chunks):
+        kept = state if decay_of is None else state * decay_of[number]
+        if erases_of is not None:
+            kept = kept - erases_of[number] @ state
+        state = kept + chunk
         states.append(state)
     return torch.stack(states, dim=2)
 
