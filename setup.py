@@ -39,6 +39,7 @@ COMET = [
     "setuptools<82",  # from 82 on it lacks pkg_resources, which unbabel-comet's torchmetrics imports
 ]
 BLEURT = ["bleurt-pytorch==0.0.1", "huggingface_hub", "transformers<5"]  # 5 lacks what bleurt-pytorch imports
+MBR = ["fastchrf>=0.2"]  # for posnet-rerank
 DOCS = ["sphinx>=8", "myst-parser>=4", "furo"]
 EXPORT = ["onnx>=1.17", "onnxscript>=0.5", "onnxruntime>=1.20"]  # for posnet-export
 
@@ -110,12 +111,14 @@ setup(
         "comet": COMET,
         "bleurt": BLEURT,
         "bench": BENCH,
+        "mbr": MBR,
         "docs": DOCS,
         "export": EXPORT,
         "kernels": ["triton; platform_machine == 'x86_64'"],  # comes with torch's builds for GPUs
         "dev": [
             *TRAIN,
             *BENCH,
+            *MBR,
             *DOCS,
             *EXPORT,
             # From 3.13 on, recipes/lib/environment.sh installs it without the limit of numpy, which has no wheel there.
@@ -149,6 +152,7 @@ setup(
             "posnet-precompute=posnet_fairseq.cli.precompute:main",
             "posnet-prepare=posnet_data_prep.prepare:main",
             "posnet-run=posnet_fairseq.cli.run:main",
+            "posnet-rerank=posnet_eval.rerank:main",
             "posnet-score=posnet_eval.score:main",
             "posnet-translate=posnet_fairseq.cli.translate:main",
         ]

@@ -31,6 +31,7 @@ if sys.argv and os.path.basename(sys.argv[0]).startswith("posnet-"):
 
 if TYPE_CHECKING:
     from posnet_eval.api import score
+    from posnet_eval.minimum_bayes_risk import rerank
     from posnet_fairseq.api import load
     from posnet_fairseq.generation import load_language_model
     from posnet_fairseq.mixers.bases.as_attention import as_attention
@@ -43,10 +44,20 @@ _PUBLIC = {
     "mixer_names": "posnet_fairseq.mixers.bases.building",
     "load": "posnet_fairseq.api",
     "load_language_model": "posnet_fairseq.generation",
+    "rerank": "posnet_eval.minimum_bayes_risk",
     "score": "posnet_eval.api",
 }
 
-__all__ = ["__version__", "as_attention", "build_mixer", "load", "load_language_model", "mixer_names", "score"]
+__all__ = [
+    "__version__",
+    "as_attention",
+    "build_mixer",
+    "load",
+    "load_language_model",
+    "mixer_names",
+    "rerank",
+    "score",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -151,7 +151,9 @@ def _states(added: Tensor, decays: Tensor | None, erases: Tensor | None) -> Tens
         decays: by what it multiplies what was there, (B, H, T, d_k or 1, 1), or None.
         erases: the matrix whose product with what was there it takes away, (B, H, T, d_k, d_k), or None.
     """
-    chunks = added.unbind(2)[:-1]  # whose gradients are stacked once; those of indices would each be as large as `added`
+    chunks = added.unbind(2)[
+        :-1
+    ]  # whose gradients are stacked once; those of indices would each be as large as `added`
     decay_of = None if decays is None else decays.unbind(2)
     erases_of = None if erases is None else erases.unbind(2)
     state = torch.zeros_like(added[:, :, 0])

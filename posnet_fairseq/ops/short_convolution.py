@@ -51,7 +51,7 @@ class ShortConvolution(nn.Module):
 
 
 class _Convolution(torch.autograd.Function):
-    """Σ_i w_i x_{n-3+i}, or x_{n+3-i}. torch's own gradient of the weights takes three times as long in long sentences."""
+    """Σ_i w_i x_{n-3+i}, or x_{n+3-i}. In long sentences torch's gradient of the weights takes three times as long."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, backward: bool) -> Tensor:
