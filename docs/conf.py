@@ -9,7 +9,7 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 from posnet_fairseq import __version__
-from posnet_fairseq.bench.mixer_tables import option_rows, overview, summary
+from posnet_fairseq.costs.mixer_tables import option_rows, overview, summary
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.transformer.sizes import SIZES

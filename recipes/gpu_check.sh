@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What only a GPU can show, in about 20 minutes: tests of every mixer and kernel on it, training in bf16 and fp16, with
-# two processes if there are two GPUs, benchmarks, and memory against its estimate, in one report
-# (runs/gpu_check/report.md). Stop it at any time; run again, it goes on with the sections that have not passed.
+# two processes if there are two GPUs, and benchmarks, in one report (runs/gpu_check/report.md). Stop it at any time;
+# run again, it goes on with the sections that have not passed.
 #
 #   bash recipes/gpu_check.sh
 #   bash recipes/gpu_check.sh --again            all sections once more

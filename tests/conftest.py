@@ -15,7 +15,7 @@ SLOW_ROWS = ("fairseq-", "posnet-plot weights")
 # Files that take minutes without a slow test.
 LONG = (
     *("test_first_hour", "test_documented_commands", "test_gpu_check", "test_simulated", "test_runs"),
-    *("test_init_checkpoint", "test_studies", "test_compile", "test_training_memory"),
+    *("test_init_checkpoint", "test_studies", "test_compile"),
 )
 
 

@@ -107,8 +107,3 @@ def check_weight_noise(cfg: Any) -> None:
             f"--weight-noise-on {on}: the weights of {names_of(mixers)} cannot be stored, so mixing gets no noise. "
             f"Give one or more of {', '.join(PARTS[1:])}, or another mixer."
         )
-    if "mixing" in parts and cfg.shared_attention_dropout:
-        raise UsageError(
-            "--shared-attention-dropout with --weight-noise-on mixing: noisy weights are computed for each sentence. "
-            "Leave one of the two out."
-        )

@@ -34,12 +34,6 @@ def _parser() -> argparse.ArgumentParser:
     form.add_argument("--markdown", action="store_true", help="print tables in Markdown")
     grid = parser.add_argument_group("mixers on a grid of tokens, such as the patches of an image")
     add_grid_options(grid, None, 0)
-    memory = parser.add_argument_group("the memory of a training step, by simulation: needs no GPU, takes a minute")
-    memory.add_argument("--memory", action="store_true", help="estimate it for every mixer, or for MIXER")
-    memory.add_argument(
-        "--max-tokens", type=int, help="tokens of a batch, as fairseq-train counts them (default: 4096)"
-    )
-    memory.add_argument("--precision", choices=("bf16", "fp16", "fp32"), help="of the training (default: bf16)")
     crossbars = parser.add_argument_group("memristive crossbars, which multiply by stored weights: see posnet-analog")
     crossbars.add_argument(
         "--crossbars", action="store_true", help="count, per token, the operations that crossbars could perform"
@@ -69,16 +63,15 @@ def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-mixers."""
     check_stdout()
     check_numbers(options, words=(5, 1_000_000), length=(5, 1_000_000), extra_tokens=(0, 1000), tile_size=TILE_SIZES)
-    owners = {"max_tokens": "--memory", "precision": "--memory", "tile_size": "--crossbars", "joules": "--crossbars"}
-    for name, owner in owners.items():
-        if getattr(options, name) is not None and not getattr(options, owner[2:]):
-            raise UsageError(f"{flag(name)} is an option of {owner}. Give both, or neither.")
-    for two in itertools.combinations(("options", "crossbars", "grid", "memory"), 2):
+    for name in ("tile_size", "joules"):
+        if getattr(options, name) is not None and not options.crossbars:
+            raise UsageError(f"{flag(name)} is an option of --crossbars. Give both, or neither.")
+    for two in itertools.combinations(("options", "crossbars", "grid"), 2):
         if all(getattr(options, name) for name in two):
             raise UsageError(f"{' '.join(map(flag, two))}: give one of the two.")
     if options.extra_tokens and not options.grid:
         raise UsageError("--extra-tokens is an option of --grid. Give both, or neither.")
     options.joules = dict(options.joules) if options.joules else None
-    from posnet_fairseq.bench import mixer_tables
+    from posnet_fairseq.costs import mixer_tables
 
     mixer_tables.show(options)

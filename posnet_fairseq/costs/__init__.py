@@ -1,1 +1,1 @@
-"""What models cost: parameters, multiplications, and the memory of a training step."""
+"""What models cost: parameters and multiplications, and what posnet-mixers prints."""

@@ -5,9 +5,11 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry, sdpa_flop
 
 from posnet_fairseq.inference.model_loading import NoRandomNumbers
-from posnet_fairseq.inference.stored_energies import parameter_count, precompute
+from posnet_fairseq.inference.stored_energies import mixers_with_energies, parameter_count, precompute
 from posnet_fairseq.mixers.bases.building import build_mixer
 from posnet_fairseq.mixers.bases.mixer_options import choices
 from posnet_fairseq.mixers.bases.recurrent import RecurrentMixer
@@ -16,6 +18,11 @@ from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.transformer.architectures import options_of
 from posnet_fairseq.transformer.model import Transformer, build_transformer
 from posnet_fairseq.transformer.sizes import SIZES, of_arch
+
+# Beyond it, recurrences would be computed for many tokens, instead of their shapes.
+LONGEST_ON_CPU = 2**10
+# That of CPUs is missing in torch's table of formulas.
+_FORMULAS = {**flop_registry, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: sdpa_flop}
 
 
 def build(
@@ -54,12 +61,15 @@ def costs(mixer: str, size: str, words: int, length: int) -> tuple[Cost, Cost]:
         precompute(model)
         return found, _mean_cost(model, length)
     built = _different_layers(mixer, size)
+    # On the meta device torch computes shapes in Python, and imports its compiler for that, in more than a second.
+    device = "cpu" if length <= LONGEST_ON_CPU else "meta"
     with NoRandomNumbers():
-        model = build(mixer, size, words, encoder_layers=built, decoder_layers=built)
+        model = build(mixer, size, words, device=device, encoder_layers=built, decoder_layers=built)
     more = SIZES[size].layers - built
-    trained = _cost(model, length, more)
-    precompute(model)
-    stored = _cost(model, length, more)
+    trained = stored = _cost(model, length, more)
+    if mixers_with_energies(model):
+        precompute(model)
+        stored = _cost(model, length, more)
     return trained, stored._replace(formula=get_mixer(mixer).stored_operations_formula or trained.formula)
 
 
@@ -137,12 +147,28 @@ def _reach(mixer: TokenMixer) -> int:
 
 @torch.no_grad()
 def _count(mixer: TokenMixer, length: int) -> int:
-    from torch.utils.flop_counter import FlopCounterMode  # imports sympy
-
+    device = next((parameter.device for parameter in mixer.parameters()), "meta")
     widths = mixer.settings.embed_dim, mixer.settings.memory_dim
-    query, memory = (torch.zeros(1, length, width, device="meta") for width in widths)
-    with FlopCounterMode(display=False) as counter:
+    query, memory = (torch.zeros(1, length, width, device=device) for width in widths)
+    with _Products() as products:
         mixer(query, memory if mixer.place == "cross" else None, positions=query[0], memory_positions=memory[0])
-    counts = counter.get_flop_counts()["Global"]
-    products = (count for operator, count in counts.items() if operator is not torch.ops.aten.convolution)
-    return sum(products) // 2  # a product and its sum are two of them
+    return products.flops // 2  # a product and its sum are two of them
+
+
+class _Products(TorchDispatchMode):
+    """Counts as torch's own counter does, which imports all of torch's compiler, in more than a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # to skip it would import it
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Do an operation, and count it."""
+        result = func(*args, **(kwargs or {}))
+        if func.overloadpacket in _FORMULAS:
+            self.flops += _FORMULAS[func.overloadpacket](*args, **(kwargs or {}), out_val=result)
+        return result

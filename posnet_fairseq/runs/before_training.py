@@ -23,7 +23,7 @@ from posnet_fairseq.shared.user_dir import import_user_dir
 # Options in which a training may differ from the checkpoint that it begins with: they say how a model is trained, where
 # it was, or are looked at with the weights.
 FREE = (
-    *("dropout", "attention_dropout", "shared_attention_dropout", "activation_dropout"),
+    *("dropout", "attention_dropout", "activation_dropout"),
     *("weight_noise", "weight_noise_on"),
     *("encoder_layerdrop", "decoder_layerdrop", "encoder_embed_path", "decoder_embed_path"),
     *(

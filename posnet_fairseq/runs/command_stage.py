@@ -113,14 +113,12 @@ class Work:
     Attributes:
         environment: variables of commands, besides those of this process.
         others: folders of runs that train meanwhile on the same disk.
-        tenants: runs that share the same GPUs, this one included.
         stopped: set when commands must end.
     """
 
     report: ProgressReporter = field(default_factory=ProgressReporter)
     environment: Mapping[str, str] = field(default_factory=dict)
     others: Sequence[Path] = ()
-    tenants: int = 1
     stopped: threading.Event = field(default_factory=threading.Event)
 
 

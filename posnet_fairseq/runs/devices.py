@@ -25,13 +25,6 @@ def gpus() -> tuple[int, bool]:
     return count, count > 0 and all(torch.cuda.get_device_capability(i) >= (8, 0) for i in range(count))
 
 
-def gpu_memory(count: int, tenants: int) -> int:
-    """Return each tenant's bytes of memory of the smallest of the first GPUs, `count` of them."""
-    import torch
-
-    return min(torch.cuda.get_device_properties(index).total_memory for index in range(count)) // tenants
-
-
 @dataclass(frozen=True)
 class Device:
     """Where a run computes."""
@@ -39,7 +32,6 @@ class Device:
     kind: str  # gpu or cpu
     processes: int  # of each machine
     precision: str = "fp32"
-    memory: int | None = None  # bytes of each GPU that the run may take
     threads: int | None = None  # of each process on CPUs
 
     @property
@@ -48,8 +40,8 @@ class Device:
         return ["--cpu"] if self.kind == "cpu" else []
 
 
-def find_device(settings: TrainingSettings, tenants: int = 1) -> Device:
-    """Return the device of a run on this machine, whose GPUs it shares with other runs, ``tenants`` with itself."""
+def find_device(settings: TrainingSettings) -> Device:
+    """Return the device of a run on this machine."""
     count, bf16 = gpus()
     if settings.cpus or not (settings.gpus or count):
         processes = settings.cpus or 1
@@ -64,16 +56,15 @@ def find_device(settings: TrainingSettings, tenants: int = 1) -> Device:
         reason = "a GPU here has a compute capability below 8.0 and does not multiply in bf16. Give fp16."
         refuse("precision", "bf16", reason)
     precision = settings.precision or ("bf16" if bf16 else "fp32")
-    return Device("gpu", processes, precision, gpu_memory(processes, tenants))
+    return Device("gpu", processes, precision)
 
 
 @dataclass(frozen=True)
 class Share:
-    """A part of a machine, for one of several runs at a time; on CPUs without ``gpus``, which ``tenants`` share."""
+    """A part of a machine, for one of several runs at a time; on CPUs without ``gpus``."""
 
     environment: dict[str, str]
     gpus: int | None = None
-    tenants: int = 1
 
 
 def shares(jobs: int, settings: TrainingSettings) -> list[Share]:
@@ -90,4 +81,4 @@ def shares(jobs: int, settings: TrainingSettings) -> list[Share]:
     names = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(taken)))).split(",")
     visible, size = [name.strip() for name in names][:taken], max(1, taken // jobs)
     parts = [",".join(visible[i % taken * size :][:size]) for i in range(jobs)]
-    return [Share(environment | {"CUDA_VISIBLE_DEVICES": part}, size, -(-jobs // taken)) for part in parts]
+    return [Share(environment | {"CUDA_VISIBLE_DEVICES": part}, size) for part in parts]

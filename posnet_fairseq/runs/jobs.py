@@ -64,7 +64,7 @@ def failures(
         running.add(settings)
         try:
             here = dataclasses.replace(settings, gpus=share.gpus or settings.gpus)
-            work = Work(remarks, share.environment, others, share.tenants, stopped)
+            work = Work(remarks, share.environment, others, stopped)
             run(here, work)
             if then:
                 then(here, work)

@@ -81,9 +81,7 @@ class TrainingSettings(Settings):
     dry_run: bool = setting("print the commands instead of running them", False, parsers.switch)
 
     tokens: int = setting("tokens per update, over all batches and processes", parse=parsers.whole_number)
-    max_tokens: int | None = setting(
-        "maximum tokens per batch (default on GPUs: what fits into their memory)", parse=parsers.whole_number
-    )
+    max_tokens: int | None = setting("maximum tokens per batch (default: the size's)", parse=parsers.whole_number)
     lr: str = setting("peak learning rate", parse=parsers.rate)
     warmup: int = setting("updates until the peak learning rate", parse=parsers.whole_number)
     updates: int = setting("number of training updates", parse=parsers.whole_number)

@@ -31,7 +31,7 @@ def run(settings: RunSettings, work: Work | None = None) -> None:
     if "score" in settings.stages:
         check_metrics(settings)
     alone, work = work is None, work or Work()
-    device = find_device(settings, work.tenants)
+    device = find_device(settings)
     if alone and device.threads:
         os.environ.setdefault("OMP_NUM_THREADS", str(device.threads))
     if device.kind == "cpu" and device.processes > cores():

@@ -36,11 +36,6 @@ class _DecoderOptions:
     decoder_attention_heads: int | None = _option("heads H of the decoder")
     dropout: float | None = _option("dropout on embeddings, positions and the output of every sub-layer")
     attention_dropout: float | None = _option("dropout on mixing weights (default: --dropout)")
-    shared_attention_dropout: bool = _option(
-        "static mixers drop weights for all sentences of a batch alike: faster in sentences of 100 tokens and more; on "
-        "GPUs only in batches without padding, and in the decoder's self-attention",
-        default=False,
-    )
     activation_dropout: float = _option("dropout inside the feed-forward layers", default=0.0)
     activation_fn: Activation | None = _option("activation of the feed-forward layers")
     decoder_layerdrop: float = _option("LayerDrop probability of the decoder", default=0.0)

@@ -4,7 +4,6 @@ from typing import Any
 
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.mixer_settings import MOST, MixerSettings, check_count, check_probability, side_of
-from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.positions import POSITION_EMBEDDINGS
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.schema import check_choice
@@ -12,8 +11,6 @@ from posnet_fairseq.transformer import length_ratio_option
 from posnet_fairseq.transformer.activations import ACTIVATIONS
 from posnet_fairseq.transformer.placement import (
     layer_mixers,
-    mixers_of,
-    names_of,
     places,
     position_kind,
     position_readers,
@@ -41,12 +38,7 @@ def check(cfg: Any) -> dict[str, list[MixerSettings]]:
             )
     if cfg.activation_fn is not None:
         check_choice("--activation-fn", str(cfg.activation_fn), ACTIVATIONS)
-    mixers, classes = layer_mixers(cfg), mixers_of(cfg)
-    if cfg.shared_attention_dropout and not any(issubclass(mixer, PositionBasedMixer) for mixer in classes):
-        raise UsageError(
-            f"--shared-attention-dropout: none of the chosen mixers ({names_of(classes)}) has weights that sentences "
-            "share. Leave it out or choose another."
-        )
+    mixers = layer_mixers(cfg)
     for side in sides:
         readers = position_readers(cfg, side)
         if readers and position_kind(cfg, side) == "none":

@@ -123,7 +123,6 @@ def _mixer_settings(cfg: Any, place: str, layer: int, mixer: type[TokenMixer], g
         gate=gate,
         options=configure(mixer.Config, chosen),
         projection_bias="encoder" in places(cfg),  # of tokens; language models have none, as in the Translution paper
-        shared_dropout=cfg.shared_attention_dropout,
     )
 
 

@@ -9,9 +9,9 @@ from aihwkit.simulator.tiles.analog_mvm import AnalogMVM
 
 from posnet_fairseq.analog.convert import put_on_crossbars
 from posnet_fairseq.analog.hardware import PARTS, Hardware
-from posnet_fairseq.bench.crossbar_counts import Count, count, mixing
 from posnet_fairseq.cli import mixers
 from posnet_fairseq.costs import counting
+from posnet_fairseq.costs.crossbar_counts import Count, count, mixing
 from posnet_fairseq.inference.search.ensemble import Decoding
 from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
@@ -109,7 +109,7 @@ def test_table_and_json(capsys):
     ("arguments", "sentence"),
     [
         ("--tile-size 64", "--tile-size is an option of --crossbars."),
-        ("--crossbars --memory", "--crossbars --memory: give one of the two."),
+        ("--crossbars --grid 3x4", "--crossbars --grid: give one of the two."),
         ("--crossbars --tile-size 0", "--tile-size 0: give 8 or more"),
         ("--crossbars --joules adc", "--joules: 'adc': give joules of digital, static, reads, dac, adc, such as"),
     ],

@@ -141,7 +141,6 @@ def test_the_loss_in_chunks_projects_by_noisy_weights():
         ("rposnet", {"weight_noise": float("nan")}, "--weight-noise nan: give 0 or more and less than 1"),
         ("rposnet", {"weight_noise": 0.04}, "--weight-noise 0.04 with --weight-noise-on None: give both"),
         ("rposnet", {"weight_noise": 0.04, "weight_noise_on": "mixin"}, "--weight-noise-on 'mixin': give one or more"),
-        ("rposnet", {**ON_ALL, "shared_attention_dropout": True}, "--shared-attention-dropout with --weight-noise-on"),
         ("shaw", ON_ALL, "the weights of attention, shaw cannot be stored"),
     ],
 )

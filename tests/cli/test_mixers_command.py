@@ -7,10 +7,9 @@ from rich.cells import cell_len
 
 from posnet_fairseq.cli import mixers
 from posnet_fairseq.costs import counting
-from posnet_fairseq.costs.training_memory import training_memory
 from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.registry import get_mixer, mixer_names, option_fields
-from support.commands import refused
+from support.commands import modules_of, refused
 
 every_mixer = pytest.mark.parametrize("name", mixer_names())
 
@@ -47,6 +46,13 @@ def test_overview_has_every_mixer(capsys):
     for name in mixer_names():
         assert f"{name} " in shown
     assert "Eqs. 13-18" in shown
+
+
+def test_counting_does_not_import_the_compiler():
+    """Nor sympy: importing them takes longer than counting."""
+    imported = modules_of("from posnet_fairseq.costs import counting; counting.costs('rposnet', 'tiny', 100, 25)")
+    assert "torch.utils.flop_counter" in imported
+    assert not {"sympy", "torch._dynamo"} & imported
 
 
 @pytest.mark.parametrize("arguments", [[], ["rposnet"], ["rposnet", "--options"]])
@@ -139,33 +145,14 @@ def test_options_are_shown_with_defaults_and_equation(name, capsys):
     assert f"--gate none | gelu | glu   default: {get_mixer(name).default_gate}" in shown
 
 
-@pytest.mark.thorough  # 3 s
-def test_memory_of_a_training_step(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    shape = {"words": 500, "length": 10, "precision": "fp16"}
-    mixers.main(
-        "transformer_pos --memory --size tiny --max-tokens 20000 --precision fp16 --words 500 --length 10".split()
-    )
-    shown = capsys.readouterr().out
-    sizes = [training_memory("attention", "tiny", 20000, chunked=chunked, **shape) for chunked in (True, False)]
-    (row,) = [line for line in shown.splitlines() if line.startswith("attention ")]
-    assert row.split()[1::2] == [f"{size / 2**30:.2f}" for size in sizes]
-    assert "tiny, 20,000 tokens, fp16" in shown
-    assert "with torch's operations: kernels take less" in " ".join(shown.split())
-    assert max(map(len, shown.splitlines())) <= 80
-
-
 def test_bad_input(capsys):
     for arguments, sentence in (
         (["rposnt"], "there is no such mixer. Choose one of: .* Did you mean rposnet?"),
         (["--options"], "--options: of which mixer?"),
-        (["--max-tokens", "100"], "--max-tokens is an option of --memory. Give both, or neither."),
         (["--grid", "14"], "argument --grid: '14': give rows and columns, 1 to 999 each, such as 14x14."),
-        (["--grid", "3x4", "--memory"], "--grid --memory: give one of the two."),
-        (["rposnet", "--options", "--memory"], "--options --memory: give one of the two."),
+        (["rposnet", "--options", "--crossbars"], "--options --crossbars: give one of the two."),
         (["rope,shaw", "--options"], "--options rope,shaw: these are several mixers. Give one."),
         (["rope,shaw", "--size", "tiny"], "rope,shaw: these are 2 values for 3 layers."),
-        (["--memory", "--max-tokens", "10"], "--max-tokens 10: give 25 or more"),
     ):
         said = refused(capsys, mixers.main, *arguments)
         assert all(part in said for part in sentence.split(".* ")), said

@@ -44,7 +44,7 @@ def test_rooms_import_only_what_they_may(copied):
             "import posnet_fairseq.mixers.bases.token_mixer",
             "registry -> posnet_fairseq.mixers.bases.token_mixer",
         ),
-        ("acyclic", "posnet_fairseq/ops/offsets.py", "import posnet_fairseq.ops.band", ".offsets -> .band"),
+        ("acyclic", "posnet_fairseq/ops/offsets.py", "import posnet_fairseq.ops.buckets", ".offsets -> .buckets"),
         ("no-fairseq", "posnet_fairseq/text/new.py", "def f():\n    import hydra", "text.new -> hydra"),
         ("no-torch", "posnet_fairseq/shared/errors.py", "import torch", "shared.errors -> torch"),
         ("eval-data", "posnet_eval/inputs/new.py", "import fairseq", "inputs.new -> fairseq"),

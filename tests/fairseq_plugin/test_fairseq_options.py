@@ -37,7 +37,7 @@ _DECODER = {
     HONORED: "decoder_self_mixer gate position_embedding decoder_layers decoder_embed_dim decoder_ffn_embed_dim "
     "decoder_attention_heads activation_fn share_decoder_input_output_embed max_target_positions",
     # Of training alone.
-    WITHOUT_EFFECT: "dropout attention_dropout shared_attention_dropout activation_dropout decoder_layerdrop "
+    WITHOUT_EFFECT: "dropout attention_dropout activation_dropout decoder_layerdrop "
     "decoder_embed_path checkpoint_activations offload_activations compile",
 }
 TABLE = {

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from posnet_fairseq.bench.gpu_check import __main__ as gpu_check
+from posnet_fairseq.bench import gpu_check
 from support.commands import ROOT, fails
 
 Section, sections = gpu_check.Section, gpu_check.sections

@@ -5,25 +5,24 @@ import copy
 import pytest
 import torch
 
-from posnet_fairseq.ops import band, kernels
+from posnet_fairseq.ops import kernels
 from support.building import build_mixer, vectors
 
 pytestmark = pytest.mark.gpu
 
-MIXERS = ["rposnet", "lightconv", "gaussiannet", "shaw", "irpe", "scalar_bias"]
+MIXERS = ["shaw", "irpe", "scalar_bias"]
 LENGTH = 60
 # Largest relative deviation from float64, by norms.
 TOLERANCES = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 
 
 @pytest.fixture
-def with_kernels(gpu, monkeypatch):
+def with_kernels(gpu):
     """The GPU, with all that keeps kernels from being used out of the way."""
     obstacle = "a simulated GPU runs no kernels" if gpu.device.type != "cuda" else kernels.obstacle(0)
     if obstacle is not None:
         pytest.skip(getattr(obstacle, "says", obstacle))
     torch.use_deterministic_algorithms(False)  # with them attention uses no kernels
-    monkeypatch.setattr(band, "FEWEST_BLOCKS", 0)
     kernels._obstacle_told.cache_clear()
     yield gpu
     kernels._obstacle_told.cache_clear()
@@ -47,16 +46,15 @@ def assert_near(found, expected, tolerance):
 
 def launched(monkeypatch):
     """A list that names each kernel that is launched."""
-    from posnet_fairseq.ops.kernels import attention_kernels, band_kernels
+    from posnet_fairseq.ops.kernels import attention_kernels
 
-    names = []
-    for module in (attention_kernels, band_kernels):
+    names, original = [], attention_kernels.launch
 
-        def launch(program, *arguments, original=module.launch, **constants):
-            names.append(program.fn.__name__)
-            return original(program, *arguments, **constants)
+    def launch(program, *arguments, **constants):
+        names.append(program.fn.__name__)
+        return original(program, *arguments, **constants)
 
-        monkeypatch.setattr(module, "launch", launch)
+    monkeypatch.setattr(attention_kernels, "launch", launch)
     return names
 
 

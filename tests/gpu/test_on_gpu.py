@@ -5,8 +5,6 @@ import functools
 import pytest
 import torch
 
-from posnet_fairseq.mixers.bases.banded import BandedMixer
-from posnet_fairseq.ops import band
 from posnet_fairseq.registry import get_mixer, mixer_names
 from support import gpu_laws
 from support.building import Case, mixer_cases, usual_gate
@@ -15,7 +13,6 @@ pytestmark = pytest.mark.gpu
 
 USUAL = [case for case in mixer_cases() if not case.options and case.gate == usual_gate(case)]
 OPTIONS = [case for case in mixer_cases() if case.options]
-LINEAR = [case for case in USUAL + OPTIONS if issubclass(get_mixer(case.mixer), BandedMixer)]
 TRAINING = gpu_laws.a_training_step_waits_once
 STORING = gpu_laws.stored_energies_are_those_of_a_cpu
 LAWS = {
@@ -67,10 +64,3 @@ def test_storing(gpu, case):
 @pytest.mark.parametrize("mixer", [name for name in mixer_names() if "decoder" in get_mixer(name).places])
 def test_language_model(gpu, mixer):
     gpu_laws.a_language_model_waits_only_in_steps(gpu, mixer)
-
-
-@pytest.mark.parametrize("case", LINEAR, ids=str)
-@pytest.mark.parametrize("law", [TRAINING, LAWS["bf16"], STORING], ids=["training", "bf16", "storing"])
-def test_form_for_long_sentences(monkeypatch, gpu, law, case):
-    monkeypatch.setattr(band, "FEWEST_BLOCKS", 0)
-    law(gpu, case)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from fairseq.checkpoint_utils import load_model_ensemble
 
 from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.inference.model_loading import build_model
@@ -40,6 +41,18 @@ def test_embeddings_of_two_dictionaries_and_learned_positions(tmp_path, kind):
     assert torch.equal(model(sources, targets), expected)
     tied = model.decoder.output_projection.weight is model.decoder.embed_tokens.weight
     assert tied == options["share_decoder_input_output_embed"]
+
+
+def test_options_of_earlier_releases_are_passed_over(tmp_path):
+    """By fairseq and without it: --shared-attention-dropout said how weights were dropped in training."""
+    path = checkpoint(tmp_path / "model.pt", "rposnet", shared_attention_dropout=True)
+    state = torch.load(path, weights_only=True)
+    assert state["cfg"]["model"]["shared_attention_dropout"] is True
+    (of_fairseq,), _ = load_model_ensemble([str(path)])
+    source, target = pad(sentences(5, 9)), pad(sentences(7, 3))
+    with torch.no_grad():
+        expected = of_fairseq.eval()(source, None, target)[0]
+        assert torch.equal(build_model(read_checkpoint(path))(source, target), expected)
 
 
 @pytest.mark.parametrize("mixer", ["attention", "rposnet", "lightconv"])

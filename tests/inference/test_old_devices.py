@@ -25,7 +25,6 @@ def old_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda *_: "NVIDIA GeForce RTX 2080 Ti")
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation)
     monkeypatch.setattr(devices, "gpus", lambda: (1, False))
-    monkeypatch.setattr(devices, "gpu_memory", lambda count, tenants: 11 * 2**30)
 
 
 @pytest.mark.usefixtures("old_gpu")

@@ -5,8 +5,7 @@ import torch
 from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
-from posnet_fairseq.ops import band
-from posnet_fairseq.ops.kernels import attention_kernels, band_kernels
+from posnet_fairseq.ops.kernels import attention_kernels
 
 ARCHITECTURES = (80, 90)
 SHARED_MEMORY = 99 * 1024  # bytes that a program may have on the smallest GPUs since: compute capability 8.6
@@ -40,8 +39,7 @@ def launched(request, monkeypatch):
         assert kernel.asm["cubin"]
         compiled[program.fn.__name__] = kernel
 
-    for module in (band_kernels, attention_kernels):
-        monkeypatch.setattr(module, "launch", compile_only)
+    monkeypatch.setattr(attention_kernels, "launch", compile_only)
     driver.set_active(Gpu(request.param))
     return compiled
 
@@ -52,35 +50,16 @@ USUAL = 3, 8, 200, 200, (1, 1)
 ONES = [(3, 1, 200, 1, (3, 2)), (1, 24, 1, 200, (3, 2))]
 
 
-@pytest.mark.parametrize(
-    ("shape", "dtype", "width", "clip_distance", "tails"),
-    [
-        (USUAL, torch.float32, 64, 16, True),
-        (USUAL, torch.float16, 64, 16, True),
-        (USUAL, torch.bfloat16, 64, 16, True),
-        (USUAL, torch.bfloat16, 20, 3, False),
-        *((shape, torch.float32, 20, 3, True) for shape in ONES),
-    ],
-    ids=str,
-)
-def test_band(launched, shape, dtype, width, clip_distance, tails):
-    batch, heads, queries, keys, length_ratio = shape
-    value = torch.randn(batch, keys, heads, width, dtype=dtype).transpose(1, 2).requires_grad_()
-    weights = torch.rand(heads, queries, 2 * clip_distance + 1, requires_grad=True)
-    mixed = band_kernels.mix_band(weights, value, band.Band(clip_distance, tails, causal=False), length_ratio)
-    torch.autograd.grad(mixed.sum(), (weights, value))
-    assert launched.keys() == {"mix", "mix_transposed", "weight_gradient"} | ({"sum_blocks"} if tails else set())
-
-
 def test_tf32(launched):
     """Products of float32 on tensor cores, where torch may."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
     try:
-        band_kernels.mix_band(torch.rand(2, 64, 3), torch.randn(1, 2, 64, 64), band.Band(1, False, causal=False))
+        q, table = torch.randn(1, 2, 64, 64), torch.rand(1, 2, 1, 3)
+        attention_kernels.attend(q, q, q, table, torch.zeros(127, dtype=torch.long))
     finally:
         torch.set_float32_matmul_precision(before)
-    assert "tf32" in launched["mix"].asm["ptx"]
+    assert "tf32" in launched["attend"].asm["ptx"]
 
 
 @pytest.mark.parametrize(

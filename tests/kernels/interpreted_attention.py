@@ -1,4 +1,7 @@
-"""Run by test_kernels.py with TRITON_INTERPRET=1: attention by kernels against torch's operations in float64."""
+"""Run by test_kernels.py with TRITON_INTERPRET=1: attention by kernels against torch's operations in float64.
+
+In bfloat16 the interpreter's products are wrong; that data type is compiled only, in compiled.py.
+"""
 
 import dataclasses
 
@@ -7,8 +10,9 @@ import torch
 import torch.nn.functional as F
 
 from posnet_fairseq.ops import kernels
-from posnet_fairseq.ops.kernels import attention_kernels
+from posnet_fairseq.ops.kernels import attention_kernels, launching
 from posnet_fairseq.ops.offsets import clip_index, piecewise_index, scaled
+from posnet_fairseq.shared.errors import UsageError
 from support.building import build_mixer, vectors
 
 
@@ -213,3 +217,29 @@ def test_compiled_around(used, monkeypatch):
             output = call(x)
             found.append((output, *torch.autograd.grad(output.square().sum(), (x, *mixer.parameters()))))
         torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError, RuntimeError])
+def test_too_little_memory_is_no_fault_of_a_program(error):
+    class Program:
+        def __getitem__(self, grid):
+            raise error("Triton Error [CUDA]: out of memory")
+
+    with pytest.raises(error, match="out of memory"):
+        launching.launch(Program(), (1,), torch.zeros(1))
+
+
+def test_a_program_that_does_not_run(monkeypatch):
+    class Program:
+        def fn(self):
+            pass
+
+        def __getitem__(self, grid):
+            raise RuntimeError("Failed to find C compiler.\nPlease specify via CC environment variable")
+
+    with pytest.raises(UsageError) as error:
+        launching.launch(Program(), (1,), torch.zeros(1))
+    assert "The kernel fn cannot be compiled or run on this processor with triton 3" in str(error.value)
+    assert "Please specify via CC environment variable. Set the environment variable POSNET_KERNELS=off" in str(
+        error.value
+    )

@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from posnet_fairseq.inference.stored_energies import precompute
-from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.mixers.bases.recurrent import RecurrentMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.ops import band, chunks
+from posnet_fairseq.ops import chunks
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
 from support import laws
@@ -48,25 +47,6 @@ def test_steps(case):
     model = build_case(case)
     # A head of few features that nearly cancel is divided by its small norm, and so is the rounding of float32.
     laws.steps_equal_the_full_pass(model.double() if issubclass(get_mixer(case.mixer), RecurrentMixer) else model)
-
-
-LINEAR = [case for case in mixer_cases() if issubclass(get_mixer(case.mixer), BandedMixer)]
-
-
-@pytest.mark.parametrize("case", LINEAR, ids=str)
-@pytest.mark.parametrize(
-    "law",
-    [
-        *LAWS,
-        laws.steps_equal_the_full_pass,
-        lambda model: laws.half_precision_stays_finite(model, torch.float16),
-        lambda model: laws.autocast_stays_finite(model, torch.bfloat16),
-    ],
-    ids=named,
-)
-def test_law_in_the_form_for_long_sentences(monkeypatch, case, law):
-    monkeypatch.setattr(band, "FEWEST_BLOCKS", 0)
-    law(build_case(case))
 
 
 def compiled_cases():

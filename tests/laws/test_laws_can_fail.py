@@ -8,14 +8,15 @@ import torch
 from posnet_fairseq.inference import stored_energies
 from posnet_fairseq.mixers.bases import banded, context, decoding_state, position_based, positions
 from posnet_fairseq.mixers.rposnet import RelativeEnergy, RPosNet
-from posnet_fairseq.ops.static_mixing import SharedWeights
+from posnet_fairseq.ops import static_mixing
+from posnet_fairseq.ops.static_mixing import mix_all
 from posnet_fairseq.shared.errors import UsageError
 from support import laws
 from support.building import MAX_POSITIONS, Case, build_case
 
 
 def _without_padding_mask(monkeypatch):
-    monkeypatch.setattr(position_based, "mix_real", lambda weights, value, *_: weights.mix(value))
+    monkeypatch.setattr(position_based, "mix_real", lambda weights, value, *_: mix_all(weights, value))
 
 
 def _with_padding_of_the_first_sentence(monkeypatch):
@@ -61,7 +62,7 @@ def _dividing_by_nothing(monkeypatch):
     """0 / 0 where a sentence has no real token."""
 
     def divided(weights, value, part):
-        return (weights.mix(value) / part[..., None]).to(value.dtype)
+        return (mix_all(weights, value) / part[..., None]).to(value.dtype)
 
     monkeypatch.setattr(position_based, "mix_real", divided)
     monkeypatch.setattr(position_based, "is_exact", lambda *_: True)
@@ -73,8 +74,8 @@ def _with_constant_weights(monkeypatch):
 
 
 def _mixing_nothing(monkeypatch):
-    mix = SharedWeights.mix
-    monkeypatch.setattr(SharedWeights, "mix", lambda self, value: 0 * mix(self, value))
+    monkeypatch.setattr(position_based, "mix_all", lambda weights, value: 0 * mix_all(weights, value))
+    monkeypatch.setattr(static_mixing, "mix_all", lambda weights, value: 0 * mix_all(weights, value))
 
 
 def _with_one_position_less(monkeypatch):

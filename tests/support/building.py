@@ -193,34 +193,6 @@ BANDED = [
     if issubclass(get_mixer(name), BandedMixer)
     for options in ([{}, {"lightconv_global_context": True}] if name == "lightconv" else [{}])
 ]
-BANDED_IN_PLACES = [(name, options, place) for name, options in BANDED for place in get_mixer(name).places]
-
 
 POSITION_BASED = [name for name in mixer_names() if issubclass(get_mixer(name), PositionBasedMixer)]
 POSITION_BASED_IN_PLACES = [(name, place) for name, place in IN_PLACES if name in POSITION_BASED]
-
-
-def random_banded_case(name, options, place, seed, dtype=torch.float64):
-    """A mixer with a random number of heads and clip distance, and a padded batch of random lengths."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def number(low, high):
-        return int(torch.randint(low, high + 1, (), generator=generator))
-
-    if name != "gaussiannet":
-        options = options | {"clip_distance": number(1, 40)}
-    heads = number(1, 4)
-    mixer = build_mixer(name, place, embed_dim=4 * heads, num_heads=heads, max_positions=150, **options).to(dtype)
-    lengths = torch.tensor([number(1, 150) for _ in range(number(1, 4))])
-    padding_mask = torch.arange(int(lengths.max())) >= lengths[:, None]
-    memory = torch.randn(*padding_mask.shape, mixer.embed_dim, dtype=dtype, requires_grad=True)
-    query, real = memory, ~padding_mask
-    if place == "cross":
-        query = torch.randn(len(memory), number(1, 150), mixer.embed_dim, dtype=dtype, requires_grad=True)
-        real = ...
-    context = dict(
-        padding_mask=padding_mask if place != "decoder" and padding_mask.any() else None,
-        length_ratio=(number(30, 90), number(30, 90)) if place == "cross" else (1, 1),
-        **vectors(1000, mixer.embed_dim, dtype),
-    )
-    return mixer, query, memory, real, context

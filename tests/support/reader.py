@@ -183,8 +183,6 @@ class Reader:
         patch.setattr(os, "environ", dict(os.environ))
         patch.setattr(run, "end_by_signals", lambda: None)
         patch.setattr(devices, "gpus", lambda: (8, True))
-        # Batches are those of the size: to look for those that fit takes seconds for each system.
-        patch.setattr(devices, "gpu_memory", lambda count, tenants: None)
         patch.setattr(single_run, "elsewhere", lambda function, item: function(item))
         self._call(command, [*words, "--dry-run"], patch)
 

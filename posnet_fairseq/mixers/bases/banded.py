@@ -16,14 +16,13 @@ from posnet_fairseq.mixers.bases.decoding_state import is_writable
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.ops import beam_backpointers
 from posnet_fairseq.ops.band import Band
-from posnet_fairseq.ops.static_mixing import BandWeights, StaticWeights
 
 
 class BandedMixer(PositionBasedMixer):
     """A mixer with one energy, whose `reach` is R: offsets beyond ±R have the weights of ±R, or none.
 
-    The time of a full pass over long sentences grows linearly with their length. The decoding state has a
-    constant size: R + 1 values of each hypothesis, and with tails the sums up to each of these.
+    The decoding state has a constant size: R + 1 values of each hypothesis, and with tails the sums up to each of
+    these.
 
     Attributes:
         tails: whether offsets beyond ±R are mixed at all.
@@ -45,36 +44,6 @@ class BandedMixer(PositionBasedMixer):
             return None
         outside = [each.abs() > self.band.clip_distance for each in offsets]
         return cells.pairs(outside[0] | outside[1], False)
-
-    def _uses_band(self, queries: int, keys: int) -> bool:
-        """Whether offsets share weights, which dropout forbids, in a full pass, and whether that is faster."""
-        return self.settings.grid is None and not self.drop_probability and self.band.is_faster(queries, keys)
-
-    def shared_weights(self, queries: int, keys: int, context: MixingContext) -> StaticWeights:
-        """Return the weights of a full pass without padding: one for each clipped offset where that is faster."""
-        if not self._uses_band(queries, keys):
-            return super().shared_weights(queries, keys, context)
-        return self._band_weights(queries, keys, context)
-
-    def _mix_without_looking(self, query: Tensor, value: Tensor, context: MixingContext) -> Mixed:
-        queries, keys, padding_mask = query.size(1), value.size(2), context.padding_mask
-        if torch.compiler.is_compiling() or not self._uses_band(queries, keys):
-            return super()._mix_without_looking(query, value, context)
-        assert padding_mask is not None
-        energy = self._energies_of_offsets(queries, keys, context)
-        lengths = (~padding_mask).sum(dim=1)[:, None, None]
-        weights = BandWeights.softmax(self.band, context.length_ratio, energy, lengths)
-        return weights.mix(value.masked_fill(padding_mask[:, None, :, None], 0)), None
-
-    def _band_weights(self, queries: int, keys: int, context: MixingContext) -> BandWeights:
-        make = BandWeights.softmax if self.softmax else BandWeights.plain
-        return make(self.band, context.length_ratio, self._energies_of_offsets(queries, keys, context), keys)
-
-    def _energies_of_offsets(self, queries: int, keys: int, context: MixingContext) -> Tensor:
-        """Return energies (H, N, 2R + 1)."""
-        at = context.scaled_positions(queries)
-        table = self.energies[0].table(at, keys, context.positions, self.memory_positions(context))
-        return table.expand(-1, queries, -1)
 
     def mix_step(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
         """Mix for one new query of each hypothesis, from the last values and, with tails, the sum of earlier ones."""
@@ -112,7 +81,10 @@ class BandedMixer(PositionBasedMixer):
     def _weights_by_slot(self, context: MixingContext, tails: bool) -> Tensor:
         """Return weights (H, steps, R + 1). `tails`: whether the tail has a slot at the end, instead of distance R."""
         reach, rows = self.band.clip_distance, context.table_rows
-        weights = self._band_weights(rows, rows, context).weights[..., reach:]  # of the distances from 0 to R
+        at = torch.arange(rows, device=context.device)
+        energy = self.energies[0].table(at, rows, context.positions, context.positions).expand(-1, rows, -1)
+        weights = self.band.softmax(energy) if self.softmax else self.band.visible(energy)
+        weights = weights[..., reach:]  # of the distances from 0 to R
         steps, slots = torch.arange(rows, device=weights.device)[:, None], reach + 1 - tails
         distances = (steps - torch.arange(slots, device=weights.device)) % slots
         if tails:

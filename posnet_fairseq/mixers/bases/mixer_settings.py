@@ -33,7 +33,6 @@ class MixerSettings:
         gate: one of :data:`posnet_fairseq.mixers.bases.gating.GATES`.
         options: the mixer's own :attr:`TokenMixer.Config`.
         projection_bias: whether projections to queries, keys and values have biases.
-        shared_dropout: whether static weights, which all sentences of a batch share, are dropped for all of them alike.
         grid: rows and columns of cells, which the tokens are, row by row; None where tokens are a sentence.
         extra_tokens: E, tokens in front of the cells that have no place.
 
@@ -51,7 +50,6 @@ class MixerSettings:
     gate: str
     options: Any
     projection_bias: bool = True
-    shared_dropout: bool = False
     grid: tuple[int, int] | None = None
     extra_tokens: int = 0
 

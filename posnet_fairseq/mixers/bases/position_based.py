@@ -16,7 +16,7 @@ from posnet_fairseq.ops.chunks import in_chunks
 from posnet_fairseq.ops.dropout import dropout
 from posnet_fairseq.ops.host_sync import may_look_at
 from posnet_fairseq.ops.masking import masked_energy, normalized
-from posnet_fairseq.ops.static_mixing import SharedWeights, StaticWeights, is_exact, mix_real
+from posnet_fairseq.ops.static_mixing import is_exact, mix_all, mix_real, real_share
 
 
 class PositionBasedMixer(TokenMixer):
@@ -35,7 +35,6 @@ class PositionBasedMixer(TokenMixer):
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.energies: Any = nn.ModuleList()
-        self.shared_dropout = settings.shared_dropout
 
     def energy(self, offsets: Any, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
         """Return α̂ before masking, for queries from position 0 on.
@@ -55,17 +54,12 @@ class PositionBasedMixer(TokenMixer):
         """Return a mask (N, M), True at pairs that are not mixed, or None: in the decoder, the future."""
         return offsets < 0 if self.causal else None
 
-    def shared_weights(self, queries: int, keys: int, context: MixingContext) -> StaticWeights:
-        """Return the weights of a full pass without padding, for all sentences; :class:`SharedWeights` with dropout."""
-        energy = self.masked_energies(queries, keys, context)
-        return SharedWeights(normalized(energy[None])[0] if self.softmax else energy)
-
     def mix(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
         """Mix values with the weights of their positions."""
         if context.state is not None:
             return self.mix_step(query, memory, context)
         value = self.value(memory, context)
-        if context.need_weights or context.hidden is not None or (self.drop_probability and not self.shared_dropout):
+        if context.need_weights or context.hidden is not None or self.drop_probability:
             return self.mix_each(query, value, context)
         return self._mix_shared(query, value, context)
 
@@ -82,24 +76,18 @@ class PositionBasedMixer(TokenMixer):
         """Mix with one table of weights for all sentences, where padding does not forbid it."""
         padding_mask = context.padding_mask
         if padding_mask is not None and self.softmax and not may_look_at(padding_mask):
-            return self._mix_without_looking(query, value, context)
-        weights = kept = self.shared_weights(query.size(1), value.size(2), context)
-        if self.drop_probability:
-            assert isinstance(weights, SharedWeights)
-            kept = SharedWeights(dropout(weights.weights, self.drop_probability))
+            return self.mix_each(query, value, context)  # exact whatever the numbers
+        energy = self.masked_energies(query.size(1), value.size(2), context)
+        weights = normalized(energy[None])[0] if self.softmax else energy
         if padding_mask is None:
-            return kept.mix(value), None
+            return mix_all(weights, value), None
         real_values = value.masked_fill(padding_mask[:, None, :, None], 0)
         if not self.softmax:
-            return kept.mix(real_values), None
-        share = weights.real_share(padding_mask)
+            return mix_all(weights, real_values), None
+        share = real_share(weights, padding_mask)
         if not is_exact(share, value.dtype, None if self.place == "cross" else padding_mask):
             return self.mix_each(query, value, context)
-        return mix_real(kept, real_values, share), None
-
-    def _mix_without_looking(self, query: Tensor, value: Tensor, context: MixingContext) -> Mixed:
-        """Mix with weights for each sentence: they are exact whatever the numbers."""
-        return self.mix_each(query, value, context)
+        return mix_real(weights, real_values, share), None
 
     def mix_each(
         self,

@@ -20,10 +20,7 @@ OLDEST = (8, 0)
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 SWITCH = "POSNET_KERNELS"
 # What they are used for, as posnet-doctor says it.
-USES = (
-    "the band of rposnet, lightconv and gaussiannet; attention of shaw (without --shaw-values), irpe (on k, or bias) "
-    "and scalar_bias"
-)
+USES = "attention of shaw (without --shaw-values), irpe (on k, or bias) and scalar_bias"
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,23 @@ queries and tokens only; the backward pass computes them again, as flash attenti
 import triton
 import triton.language as tl
 
-from posnet_fairseq.ops.kernels.tile_programs import load_rows, store_rows
-
 # Energies of hidden pairs, finite as in posnet_fairseq/ops/masking.py.
 HIDDEN = tl.constexpr(-1.7014117331926443e38)
+
+
+@triton.jit
+def load_rows(base, row, rows, stride, column, width):
+    """Rows of a matrix (rows, width) in memory, 0 outside of it."""
+    inside = (row < rows)[:, None] & (column < width)[None, :]
+    return tl.load(base + row.to(tl.int64)[:, None] * stride + column[None, :], mask=inside, other=0.0)
+
+
+@triton.jit
+def store_rows(base, tile, row, rows, stride, column, width):
+    """Write a tile to rows of a matrix (rows, width) in memory."""
+    inside = (row < rows)[:, None] & (column < width)[None, :]
+    place = base + row.to(tl.int64)[:, None] * stride + column[None, :]
+    tl.store(place, tile.to(base.dtype.element_ty), mask=inside)
 
 
 @triton.jit

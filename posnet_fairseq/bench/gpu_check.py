@@ -1,4 +1,4 @@
-"""``python -m posnet_fairseq.bench.gpu_check``, as ``bash recipes/gpu_check.sh`` calls it: commands and their output.
+"""What only a GPU can show: ``bash recipes/gpu_check.sh`` runs it in sections and writes one report.
 
 Sections are stages, each with a log and a record: those that have passed are not run again.
 """
@@ -6,6 +6,7 @@ Sections are stages, each with a log and a record: those that have passed are no
 import argparse
 import datetime
 import os
+import random
 import shlex
 import shutil
 import sys
@@ -16,7 +17,6 @@ from typing import NamedTuple
 
 import torch
 
-from posnet_fairseq.bench.gpu_check.measures import write_text
 from posnet_fairseq.runs.command_stage import CommandStage, Work, do, last_attempt
 from posnet_fairseq.shared.common_options import FAIRSEQS, parsed_by
 from posnet_fairseq.shared.errors import UsageError, counted
@@ -24,7 +24,7 @@ from posnet_fairseq.shared.files import a_path, write_lines
 from posnet_fairseq.shared.progress import Bar
 from posnet_fairseq.shared.records import installed_versions
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 LINES = 200  # of a section's output in the report, the last ones
 PACKAGES = ("posnet", *FAIRSEQS, "torch", "triton", "ctranslate2")
 PYTHON = shlex.quote(sys.executable)
@@ -76,8 +76,6 @@ def sections(gpus: int, bf16: bool, scratch: Path) -> Iterator[Section]:
     for on_gpu, on_cpu in BENCHMARKS:
         arguments = on_gpu if gpus else on_cpu
         yield Section(f"posnet-bench {arguments.split()[0]}", (f"posnet-bench {arguments}",), 300)
-    measured = f"{PYTHON} -m posnet_fairseq.bench.gpu_check.measures {shlex.quote(str(scratch))}"
-    yield Section("memory of a training step", (measured,), 300)
 
 
 def _training(scratch: Path, real: bool, precision: str, processes: int) -> tuple[str, ...]:
@@ -94,6 +92,15 @@ def _training(scratch: Path, real: bool, precision: str, processes: int) -> tupl
         f"--interval {updates // 3} --warmup {updates // 3} --average 2",
         f"posnet-translate {run}/averaged.pt --fast --input test.en --output {run}/fast.de",
     )
+
+
+def write_text(prefix: Path, lines: int, words: int, length: int, seed: int) -> None:
+    """Write PREFIX.en and PREFIX.de: every target sentence has the words of its source, reversed and renamed."""
+    drawn = random.Random(seed)
+    sentences = [[drawn.randrange(words) for _ in range(length)] for _ in range(lines)]
+    for language, word, order in (("en", "a", 1), ("de", "b", -1)):
+        text = (" ".join(f"{word}{number}" for number in sentence[::order]) for sentence in sentences)
+        write_lines(prefix.with_name(f"{prefix.name}.{language}"), text)
 
 
 def outcome_of(section: Section, folder: Path, again: bool) -> Outcome:

@@ -1,4 +1,4 @@
-"""What posnet-mixers prints: the mixers, one of them, its options, or the memory of trainings."""
+"""What posnet-mixers prints: the mixers, one of them, its options, or what they cost."""
 
 import argparse
 import dataclasses
@@ -20,8 +20,7 @@ from posnet_fairseq.ops.fourier import LONGEST_PRODUCT
 from posnet_fairseq.ops.grid import Grid
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError, flag
-from posnet_fairseq.shared.progress import ProgressReporter, plain_console
-from posnet_fairseq.shared.schema import check_range
+from posnet_fairseq.shared.progress import plain_console
 from posnet_fairseq.transformer.model_options import per_layer, translation_model_fields
 from posnet_fairseq.transformer.sizes import SIZES, of_arch
 
@@ -39,7 +38,7 @@ def show(options: argparse.Namespace) -> None:
         _show_layers(options)
         return
     mixer = _named(options.mixer) if options.mixer else None
-    if mixer and not mixer.places and (options.options or options.memory or options.crossbars):
+    if mixer and not mixer.places and (options.options or options.crossbars):
         raise UsageError(f"{mixer.name} is a mixer of grids alone, which no --arch has. Give --grid, as --grid 14x14.")
     if make := _asked(options):
         _print_report(options, make(options, [mixer.name] if mixer else mixer_names(bool(options.grid))))
@@ -53,8 +52,7 @@ def show(options: argparse.Namespace) -> None:
 
 def _asked(options: argparse.Namespace) -> Callable[[argparse.Namespace, Sequence[str]], _Report] | None:
     """Return what makes the report that the options ask for, or None."""
-    asked = {_of_grid: options.grid, _of_memory: options.memory, _of_crossbars: options.crossbars}
-    return next((make for make, is_asked in asked.items() if is_asked), None)
+    return _of_grid if options.grid else _of_crossbars if options.crossbars else None
 
 
 def _print_report(options: argparse.Namespace, report: _Report) -> None:
@@ -249,35 +247,8 @@ def _of_grid(options: argparse.Namespace, mixers: Sequence[str]) -> _Report:
     )
 
 
-def _of_memory(options: argparse.Namespace, mixers: Sequence[str]) -> _Report:
-    from posnet_fairseq.costs.training_memory import training_memory  # imports all of a model
-
-    tokens = 4096 if options.max_tokens is None else options.max_tokens
-    precision = options.precision or "bf16"
-    check_range("--max-tokens", tokens, options.length, 10_000_000)
-    title = f"{options.size}, {tokens:,} tokens, {precision}"
-    rows, shown = [], []
-    with ProgressReporter().bar("simulating", "steps", 2 * len(mixers)) as bar:
-        for name in mixers:
-            sizes = {}
-            for column, chunked in (("loss in chunks", True), ("loss at once", False)):
-                settings = {"words": options.words, "length": options.length, "precision": precision}
-                sizes[column] = training_memory(name, options.size, tokens, chunked=chunked, **settings)
-                bar.advance(1)
-            rows.append({"mixer": name} | sizes)
-            shown.append({title: name} | {column: f"{size / 2**30:.2f} GiB" for column, size in sizes.items()})
-    return (
-        *(rows, shown, None),
-        f"The peak of a training step on one GPU, for sentences of {options.length} tokens on both sides and "
-        f"{options.words:,} words in one dictionary: weights, gradients, activations, and the state of "
-        "fused_adam as fairseq-train keeps it, with torch's operations: kernels take less. A GPU needs about 1 GiB and "
-        "a tenth more. In chunks: --criterion "
-        "chunked_label_smoothed_cross_entropy, with which recipes train; at once: label_smoothed_cross_entropy.",
-    )
-
-
 def _of_crossbars(options: argparse.Namespace, mixers: Sequence[str]) -> _Report:
-    from posnet_fairseq.bench.crossbar_counts import count
+    from posnet_fairseq.costs.crossbar_counts import count
 
     tile_size, prices = options.tile_size or 256, options.joules
     rows, shown = [], []
