@@ -23,6 +23,7 @@ from posnet_fairseq.transformer.sizes import SIZES, of_arch
 LONGEST_ON_CPU = 2**10
 # That of CPUs is missing in torch's table of formulas.
 _FORMULAS = {**flop_registry, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: sdpa_flop}
+del _FORMULAS[torch.ops.aten.convolution]  # over four tokens, and no product of matrices
 
 
 def build(
