@@ -32,6 +32,11 @@ HYBRIDS = {
         "decoder_gate": "glu",
         "encoder_position_embedding": "learned",
     },
+    "recurrences, attention last": {
+        "encoder_self_mixer": "mamba2,gated_deltanet,attention",
+        "decoder_self_mixer": "ssru,mamba,forgetting",
+        "cross_mixer": "linear_attention,attention,differential",
+    },
     "offsets in the middle": {
         "encoder_self_mixer": "attention,translution,alpha_translution",
         "decoder_self_mixer": "transformer_xl,translution,gaussiannet",
