@@ -198,9 +198,9 @@ def check_places(options: argparse.Namespace) -> None:
     output = options.output
     if output == "-":
         check_stdout()
-    given = ("/dev/stdout", "standard output:") if output == "-" else (output, "--output")
-    check_place(*given, inputs)
-    is_stream = resolved(*given)[1]
+    path, option = ("/dev/stdout", "standard output:") if output == "-" else (output, "--output")
+    check_place(path, option, inputs)
+    is_stream = resolved(path, f"{option} {path}")[1]
     if not is_stream:
         _refuse_kept(output)
         check_place(place_beside(output), "", inputs)
