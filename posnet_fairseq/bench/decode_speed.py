@@ -13,11 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from rich.table import Table
 from torch import nn
 
 from posnet_fairseq.bench.models_speed import BASELINE, beam_search, build_models, mixer_transformer, random_sample
-from posnet_fairseq.bench.printed_tables import mebibytes, table
+from posnet_fairseq.bench.printed_tables import MIB, Measurements
 from posnet_fairseq.bench.timing import default_device, device_clock, interleaved, median_ratio, peak_resident
 from posnet_fairseq.inference import ctranslate2_export
 from posnet_fairseq.inference.checkpoints import refuse_other_kind
@@ -146,7 +145,7 @@ def converted(
     )
 
 
-def tables(options: Namespace) -> Iterator[Table | str]:
+def tables(options: Namespace) -> Iterator[Measurements | str]:
     """Yield what ``posnet-bench decode`` prints."""
     models, task = build(options.mixers, options.checkpoints, options.size, options.words, max(options.lengths))
     check_range("--beams", max(options.beams), 1, len(task.source_dictionary) - 1)
@@ -155,11 +154,17 @@ def tables(options: Namespace) -> Iterator[Table | str]:
             results = run(models, task, options.size, beam, length, options.sentences, options.rounds)
             texts = f"{counted(options.sentences, 'sentence')} of {counted(length, 'token')}"
             title = f"{texts}, beam {beam}, size {options.size}"
-            shown = table(title, "sent.\n/s", "tokens\n/s", "×\nfairseq", "×\nCT2", "memory\nMiB")
+            columns = {
+                "sent.\n/s": ".2f",
+                "tokens\n/s": ",.0f",
+                "×\nfairseq": ".2f",
+                "×\nCT2": ".2f",
+                "memory\nMiB": ",.1f",
+            }
+            shown = Measurements(title, columns)
             for name, figures in results.items():
-                speed, peer = figures["sentences"], "" if math.isnan(figures["peer"]) else f"{figures['peer']:.2f}"
-                speeds = f"{speed:.2f}", f"{speed * length:,.0f}", f"{figures['ratio']:.2f}"
-                shown.add_row(name, *speeds, peer, mebibytes(figures["peak"]))
+                speed, peer = figures["sentences"], "" if math.isnan(figures["peer"]) else figures["peer"]
+                shown.add(name, speed, speed * length, figures["ratio"], peer, figures["peak"] / MIB)
             yield shown
     yield (
         f"{len(task.source_dictionary):,} words, random sentences. × CT2: CTranslate2 in the same precision. Memory: "

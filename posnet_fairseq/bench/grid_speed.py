@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
-from rich.table import Table
 
 from posnet_fairseq.bench.layers_speed import BASELINE, build, training
-from posnet_fairseq.bench.printed_tables import mebibytes, table
+from posnet_fairseq.bench.printed_tables import MIB, Measurements
 from posnet_fairseq.bench.timing import default_device, interleaved, median_ratio, peak_bytes
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.mixers.translution import Translution
@@ -95,14 +94,15 @@ def run(
     }
 
 
-def tables(options: Namespace) -> Iterator[Table | str]:
+def tables(options: Namespace) -> Iterator[Measurements | str]:
     """Yield what ``posnet-bench grid`` prints."""
     rows, columns = options.grid
     sizes = options.grid, options.extra_tokens, options.batch, options.embed_dim, options.heads
     title = "{}, B = {}, D = {}, H = {}, with backward".format(Grid(rows, columns, options.extra_tokens), *sizes[2:])
-    shown = table(title, "time ×\nattention", "memory ×\nattention", "memory\nMiB", "time ×\nproducts")
+    ratios = dict.fromkeys(("time ×\nattention", "memory ×\nattention"), ".2f")
+    shown = Measurements(title, ratios | {"memory\nMiB": ",.1f", "time ×\nproducts": ".2f"})
     for name, (time, memory, peak, floor) in run(options.mixers, *sizes, options.rounds).items():
-        shown.add_row(name, f"{time:.2f}", f"{memory:.2f}", mebibytes(peak), "" if floor is None else f"{floor:.2f}")
+        shown.add(name, time, memory, peak / MIB, "" if floor is None else floor)
     yield shown
     yield (
         "Time: CPU time, or seconds on a GPU, medians of ratios, of a call with its backward pass. Memory: the most "

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from rich.table import Table
 
-from posnet_fairseq.bench.printed_tables import mebibytes, table
+from posnet_fairseq.bench.printed_tables import MIB, Measurements
 from posnet_fairseq.bench.timing import Time, compared, default_device, peak_bytes
 from posnet_fairseq.mixers.bases.building import build_mixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
@@ -97,7 +96,7 @@ def training(mixer: TokenMixer, x: torch.Tensor, **arguments: Any) -> Callable[[
     return call
 
 
-def tables(options: Namespace) -> Iterator[Table | str]:
+def tables(options: Namespace) -> Iterator[Measurements | str]:
     """Yield what ``posnet-bench layers`` prints."""
     if options.padded and options.place == "decoder":
         raise UsageError("--padded: a decoder's mixers need no padding mask. Leave it out, or measure --place encoder.")
@@ -108,9 +107,10 @@ def tables(options: Namespace) -> Iterator[Table | str]:
         results = run(options.mixers, length, *how)
         padded = ", padded" if options.padded else ""
         title = f"N = {length}{padded}, {options.tokens:,} tokens, {options.place}, size {options.size}"
-        shown = table(title, "time\nforward", "time\nwith backward", "memory\nMiB")
+        columns = {"time\nforward": ".2f", "time\nwith backward": ".2f", "memory\nMiB": ",.1f"}
+        shown = Measurements(title, columns)
         for name, (once, with_backward, peak) in results.items():
-            shown.add_row(name, f"{once.ratio:.2f}", f"{with_backward.ratio:.2f}", mebibytes(peak))
+            shown.add(name, once.ratio, with_backward.ratio, peak / MIB)
         yield shown
     yield (
         "Time / attention's: CPU time, or seconds on a GPU, medians of ratios, of a call without gradients and of one "

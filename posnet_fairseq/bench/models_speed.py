@@ -14,10 +14,9 @@ from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel, base_architecture
 from fairseq.optim.adam import Adam
 from fairseq.sequence_generator import SequenceGenerator
-from rich.table import Table
 from torch import nn
 
-from posnet_fairseq.bench.printed_tables import table
+from posnet_fairseq.bench.printed_tables import Measurements
 from posnet_fairseq.bench.timing import Time, compared, default_device
 from posnet_fairseq.fairseq_plugin import chunked_loss
 from posnet_fairseq.fairseq_plugin.fused_adam import FusedAdam
@@ -139,16 +138,16 @@ def run(
     return {name: (training[name], decoding[name]) for name in models}
 
 
-def tables(options: Namespace) -> Iterator[Table | str]:
+def tables(options: Namespace) -> Iterator[Measurements | str]:
     """Yield what ``posnet-bench models`` prints."""
     mixers = options.mixers or mixer_names()
     results = run(mixers, options.size, options.sentences, options.length, options.beam, options.rounds)
     title = f"{counted(options.sentences, 'sentence')} of {counted(options.length, 'token')}, beam {options.beam}"
-    shown = table(title, "training\ntokens/s", "training\n× fairseq", "decoding\nsentences/s", "decoding\n× fairseq")
+    training_columns = {"training\ntokens/s": ",.0f", "training\n× fairseq": ".2f"}
+    shown = Measurements(title, training_columns | {"decoding\nsentences/s": ".1f", "decoding\n× fairseq": ".2f"})
     for name, (training, decoding) in results.items():
         tokens, sentences = options.sentences * options.length / training.seconds, options.sentences / decoding.seconds
-        ratios = f"{1 / training.ratio:.2f}", f"{1 / decoding.ratio:.2f}"
-        shown.add_row(name, f"{tokens:,.0f}", ratios[0], f"{sentences:.1f}", ratios[1])
+        shown.add(name, tokens, 1 / training.ratio, sentences, 1 / decoding.ratio)
     yield shown
     yield (
         f"Per {'second' if torch.cuda.is_available() else 'CPU second'}. posnet's models train with "

@@ -1,8 +1,38 @@
 """Tables of measurements, as posnet-bench prints them."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from rich.table import Table
+
+MIB = 2**20
+
+
+@dataclass
+class Measurements:
+    """A table of measured values.
+
+    Attributes:
+        title: what was measured.
+        columns: titles of columns, which may have several lines, and how their numbers are printed, such as ``,.1f``.
+        rows: a name and a value for each column, "" if there is none.
+    """
+
+    title: str
+    columns: dict[str, str]
+    rows: list[tuple[str, *tuple[float | str, ...]]] = field(default_factory=list)
+
+    def add(self, name: str, *values: float | str) -> None:
+        """Add a row."""
+        self.rows.append((name, *values))
+
+    def printed(self) -> Table:
+        """Return the table for the console."""
+        made = table(self.title, *self.columns)
+        for name, *values in self.rows:
+            formats = zip(values, self.columns.values(), strict=True)
+            made.add_row(name, *(value if isinstance(value, str) else format(value, how) for value, how in formats))
+        return made
 
 
 def table(title: str, *columns: str) -> Table:
@@ -14,32 +44,13 @@ def table(title: str, *columns: str) -> Table:
     return made
 
 
-def mebibytes(size: float) -> str:
-    """Return a number of bytes in MiB."""
-    return f"{size / 2**20:,.1f}"
-
-
-def as_json(shown: Iterable[Table | str]) -> dict[str, list]:
-    """Return tables and remarks for ``json.dumps``; rows map titles of columns, first ``name``, to rounded figures."""
+def as_json(shown: Iterable[Measurements | str]) -> dict[str, list]:
+    """Return tables and remarks for ``json.dumps``; rows map titles of columns, first ``name``, to values."""
     tables, remarks = [], []
     for one in shown:
         if isinstance(one, str):
             remarks.append(one)
-            continue
-        titles = [str(column.header).replace("\n", " ") or "name" for column in one.columns]
-        rows = zip(*(map(str, column.cells) for column in one.columns), strict=True)
-        tables.append(
-            {
-                "title": str(one.title),
-                "rows": [dict(zip(titles, (name, *map(_figure, figures)), strict=True)) for name, *figures in rows],
-            }
-        )
+        else:
+            titles = ["name", *(column.replace("\n", " ") for column in one.columns)]
+            tables.append({"title": one.title, "rows": [dict(zip(titles, row, strict=True)) for row in one.rows]})
     return {"tables": tables, "remarks": remarks}
-
-
-def _figure(cell: str) -> float | str:
-    """Return the number in a cell, or its text if it is none."""
-    try:
-        return float(cell.replace(",", ""))
-    except ValueError:
-        return cell

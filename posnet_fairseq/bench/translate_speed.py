@@ -16,9 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rich.table import Table
-
-from posnet_fairseq.bench.printed_tables import mebibytes, table
+from posnet_fairseq.bench.printed_tables import MIB, Measurements
 from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadOptions
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.shared.errors import UsageError
@@ -190,16 +188,17 @@ def _convert(trained: dict[str, Any], vocabulary: Vocabulary, folder: Path) -> s
     return ""
 
 
-def tables(options: Namespace) -> Iterator[Table | str]:
+def tables(options: Namespace) -> Iterator[Measurements | str]:
     """Yield what ``posnet-bench translate`` prints."""
     lines = list(iterate_text(options.file))
     for threads in options.threads:
         results, converted = run(options.models, lines, threads, options.rounds, options.beam)
         title = f"{options.file}, {threads} thread{'s' * (threads > 1)}, medians of {options.rounds}"
-        speeds = ("lines\n/CPU s", "lines\n/s", "× CT2\nCPU", "× CT2\nclock")
-        shown = table(title, *speeds, "equal\nlines", f"after\n{EARLY}", "at\nend", "peak")
+        speeds = {"lines\n/CPU s": ".1f", "lines\n/s": ".1f", "× CT2\nCPU": ".2f", "× CT2\nclock": ".2f"}
+        sizes = dict.fromkeys((f"after\n{EARLY}", "at\nend", "peak"), ",.1f")
+        shown = Measurements(title, speeds | {"equal\nlines": "d"} | sizes)
         for name in results:
-            shown.add_row(name, *_figures(name, results, converted))
+            shown.add(name, *_figures(name, results, converted))
         yield shown
     yield (
         "× CT2: how many times as fast as CTranslate2 in the same precision, with its own batches (of "
@@ -210,8 +209,8 @@ def tables(options: Namespace) -> Iterator[Table | str]:
         yield f"CTranslate2 is not installed, or knows none of the models. {how_to_install('bench')}"
 
 
-def _figures(name: str, results: dict[str, list[Measured]], converted: str) -> Iterator[str]:
-    """Yield the cells of an engine's row."""
+def _figures(name: str, results: dict[str, list[Measured]], converted: str) -> Iterator[float | str]:
+    """Yield the values of an engine's row."""
     from posnet_fairseq.bench.timing import median_ratio  # imports torch
 
     measured, (model, _, dtype) = results[name], name.rpartition(", ")
@@ -219,12 +218,12 @@ def _figures(name: str, results: dict[str, list[Measured]], converted: str) -> I
     peers = [each for peer, each in results.items() if peer.startswith(CTRANSLATE2) and peer.endswith(dtype)]
     clocks = [operator.attrgetter(clock) for clock in ("cpu", "wall")]
     for clock in clocks:
-        yield f"{len(texts) / statistics.median(map(clock, measured)):.1f}"
+        yield len(texts) / statistics.median(map(clock, measured))
     for clock in clocks:
         ratios = [median_ratio([*map(clock, peer)], [*map(clock, measured)]) for peer in peers]
-        yield f"{min(ratios):.2f}" if ratios else ""
+        yield min(ratios) if ratios else ""
     (reference, *_) = results[f"{converted if model.startswith(CTRANSLATE2) else model}, {PRECISIONS[0]}"]
-    yield str(sum(map(operator.eq, texts, reference.texts)))
+    yield sum(map(operator.eq, texts, reference.texts))
     for memory in ("early", "end", "peak"):
         size = statistics.median(getattr(each, memory) for each in measured)
-        yield mebibytes(size) if size else ""
+        yield size / MIB if size else ""

@@ -94,5 +94,5 @@ def main(options: argparse.Namespace) -> None:
         if isinstance(shown, str):
             console.print(shown)
         else:
-            print_table(shown, console)
+            print_table(shown.printed(), console)
     console.print(f"{counted(torch.get_num_threads(), 'thread')}, torch {torch.__version__}, seed 1")

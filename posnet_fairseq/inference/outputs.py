@@ -16,8 +16,8 @@ import msgspec
 
 from posnet_fairseq.inference.model_folder import files_of_models
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import check_place, check_stdout, reading, rescued, save_lines, write_lines
-from posnet_fairseq.shared.output_paths import descriptor, is_same_file, resolved
+from posnet_fairseq.shared.files import check_place, check_stdout, print_lines, reading, write_lines, writing
+from posnet_fairseq.shared.output_paths import resolved, stream_target
 from posnet_fairseq.shared.processes import try_lock
 from posnet_fairseq.shared.records import changed
 from posnet_fairseq.shared.schema import convert, loads
@@ -104,8 +104,8 @@ class FinishedWindows:
 
     def add(self, texts: Texts, lines: Sequence[str]) -> None:
         """Keep the lines of output of the next window."""
-        with rescued(self.path, lines):
-            self._is_ours = True
+        self._is_ours = True
+        with writing(self.path):
             if not self._ends:
                 self._append(self._head)
             self._append({"texts": _digest(texts), "lines": lines})
@@ -124,11 +124,8 @@ class FinishedWindows:
             _refuse_kept(self._output)
             write_lines(self._output, self)
         except UsageError as error:
-            if self._is_there():
-                kept = f"All lines are in {self.path}, from which the same command goes on."
-                raise UsageError(f"{error} {kept}") from error
-            with rescued(self._output, self):
-                raise
+            kept = f" All lines are in {self.path}, from which the same command goes on." * self._is_there()
+            raise UsageError(f"{error}{kept}") from error
         if self._is_there():
             self.path.unlink()
 
@@ -170,18 +167,16 @@ def open_output(
     A pipe is opened `at_once`, which waits for its reader, or when there is something to write, or at the end.
     """
     if output == "-":
-        yield Stream(lambda lines: save_lines("-", lines))
-    elif resolved(output, f"--output {output}")[1]:
-        number = descriptor(Path(output))
+        yield Stream(print_lines)
+    elif (place := resolved(output, f"--output {output}"))[1]:
         with contextlib.ExitStack() as stack:
 
             @functools.cache
             def opened() -> TextIO:
-                place = output if number is None else os.dup(number)
-                return stack.enter_context(open(place, "w", encoding="utf-8", newline="\n"))
+                return stack.enter_context(open(stream_target(place[0]), "w", encoding="utf-8", newline="\n"))
 
             def write(lines: Sequence[str]) -> None:
-                with rescued(output, lines):
+                with writing(output):
                     opened().writelines(line + "\n" for line in lines)
                     opened().flush()
 
@@ -200,18 +195,15 @@ def check_places(options: argparse.Namespace) -> None:
     name, second, _ = second_input(options)
     optional = (second, options.sentencepiece_model, options.bpe_codes, options.shortlist)
     inputs = [options.input, *files_of_models(options.checkpoint), *filter(None, optional)]
-    output, is_stream = options.output, True
+    output = options.output
     if output == "-":
         check_stdout()
-        for path in inputs:
-            if is_same_file("/dev/stdout", path):
-                raise UsageError(f"standard output is the same file as {path}, which is read. Give another file.")
-    else:
-        check_place(output, "--output", inputs)
-        is_stream = resolved(output, f"--output {output}")[1]
-        if not is_stream:
-            _refuse_kept(output)
-            check_place(place_beside(output), "", inputs)
+    path, option = ("/dev/stdout", "standard output:") if output == "-" else (output, "--output")
+    check_place(path, option, inputs)
+    is_stream = resolved(path, f"{option} {path}")[1]
+    if not is_stream:
+        _refuse_kept(output)
+        check_place(place_beside(output), "", inputs)
     problem = ""
     if options.resume and is_stream:
         problem = "--resume goes on with a file: give one by --output"
@@ -229,7 +221,7 @@ def check_places(options: argparse.Namespace) -> None:
         raise UsageError(f"{problem}.")
     for path in [options.input, *([second] if second else [])]:
         if path != "-":  # one that is not there is missed before the model is loaded
-            with reading(Path(path)):
+            with reading(path):
                 os.stat(path)
 
 
@@ -251,8 +243,10 @@ def place_beside(output: str) -> Path:
 def _refuse_kept(output: str) -> None:
     """Refuse to replace a file in which a command keeps what it has finished, or is about to."""
     with contextlib.suppress(OSError), open(output, "rb") as file:
-        if file.read(len(_BEGINS)) == _BEGINS or not try_lock(file.fileno()):
+        if file.read(len(_BEGINS)) == _BEGINS:
             raise UsageError(f"{output} has the finished lines of another command. Give another output, or remove it.")
+        if not try_lock(file.fileno()):
+            raise UsageError(f"{output}: another process writes to it. Wait, or give another output.")
 
 
 def _digest(texts: Texts) -> str:

@@ -6,8 +6,7 @@ Installed packages add theirs with an entry point of the group ``posnet.plugins`
 import importlib
 import importlib.metadata
 import pkgutil
-
-from posnet_fairseq.shared.errors import UsageError
+import warnings
 
 for _module in pkgutil.iter_modules(__path__):
     if not _module.ispkg:
@@ -16,8 +15,9 @@ for _module in pkgutil.iter_modules(__path__):
 for _plugin in importlib.metadata.entry_points(group="posnet.plugins"):
     try:
         _plugin.load()
-    except Exception as _error:
-        raise UsageError(
-            f"the installed plugin {_plugin.name} of posnet cannot be imported: {_plugin.value}: "
-            f"{type(_error).__name__}: {_error}. Repair or uninstall its package."
-        ) from _error
+    except Exception as _error:  # whatever it is, commands that do not use its mixers work
+        warnings.warn(
+            f"The installed plugin {_plugin.name} of posnet cannot be imported, so its mixers are missing: "
+            f"{_plugin.value}: {type(_error).__name__}: {_error}. Repair or uninstall its package.",
+            stacklevel=1,
+        )

@@ -3,7 +3,6 @@
 import argparse
 import codecs
 import contextlib
-import errno
 import fcntl
 import io
 import itertools
@@ -20,7 +19,7 @@ import regex
 from posnet_fairseq.shared.compressed import damage_refused, decompressing
 from posnet_fairseq.shared.errors import UsageError, unreadable, visible
 from posnet_fairseq.shared.failures import DISK_FULL
-from posnet_fairseq.shared.output_paths import check_takes_files, descriptor, is_same_file, resolved
+from posnet_fairseq.shared.output_paths import check_takes_files, is_same_file, resolved, stream_target
 
 # White space, control characters, and characters that Unicode defines as invisible, such as zero-width spaces, soft
 # hyphens and byte order marks.
@@ -189,14 +188,10 @@ def check_folder(folder: str | Path, option: str = "--out") -> None:
     given, folder = f"{option} {folder}", Path(folder)
     try:
         with contextlib.suppress(FileNotFoundError):
-            os.lstat(folder)  # is its name too long?
-        there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
-        if not there.is_dir():
-            number = errno.EEXIST if there == folder else errno.ENOTDIR
-            raise OSError(number, os.strerror(number))
+            os.scandir(folder).close()
     except OSError as error:
         raise UsageError(f"{given}: {error.strerror}. Choose another folder.") from error
-    check_takes_files(there, given)
+    check_takes_files(next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path)), given)
 
 
 def check_stdout() -> None:
@@ -207,6 +202,24 @@ def check_stdout() -> None:
             problem = "open for reading only"
     if problem:
         raise UsageError(f"standard output is {problem}, so the result would be lost. Redirect it to a file.")
+
+
+@contextlib.contextmanager
+def writing(path: object, place: str | Path = "") -> Iterator[None]:
+    """Turn every OSError of a block that writes an output into a UsageError with the output and the cause.
+
+    Errors of files that are not at or below `place` are left alone, as is that of a pipe without a reader.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.filename and not (place and str(error.filename).startswith(str(place))):
+            raise
+        is_full = error.errno in DISK_FULL
+        why = "the disk is full. Make room, and run it again" if is_full else f"{error.strerror}. Choose another place"
+        raise UsageError(f"cannot write {path}: {why}.") from error
 
 
 @contextlib.contextmanager
@@ -221,75 +234,40 @@ def replacing(path: str | Path) -> Iterator[Path]:
         UsageError: nothing can be written there, or the disk is full.
     """
     place, is_stream = resolved(path, str(path))
-    folder = tempfile.gettempdir() if is_stream else place.parent
-    try:
-        # The name itself may have the greatest length that the file system allows.
-        handle, name = tempfile.mkstemp(dir=folder, prefix=f".{place.name[:40]}.")
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        if is_stream:
-            _pour(temporary, place)
-        else:
-            temporary.chmod(stat.S_IMODE(place.stat().st_mode) if place.exists() else 0o666 & ~_umask())
-            try:
+    temporary = _temporary(Path(tempfile.gettempdir()) if is_stream else place.parent, place.name)
+    with writing(path, temporary):
+        try:
+            temporary.touch(exist_ok=False)
+            if not is_stream and place.exists():
+                temporary.chmod(stat.S_IMODE(place.stat().st_mode))
+            yield temporary
+            if not is_stream:
                 temporary.replace(place)
-            except OSError as error:
-                raise _unwritable(place, error) from error
-    except OSError as error:
-        if error.errno not in DISK_FULL and (error.filename or isinstance(error, BrokenPipeError)):
-            raise  # of another file
-        raise _unwritable(path, error) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _unwritable(path: object, error: OSError) -> UsageError:
-    """Return the error of an output that the system does not let a program write."""
-    why = "the disk is full. Make room, and run it again" if error.errno in DISK_FULL else None
-    return UsageError(f"cannot write {path}: {why or f'{error.strerror}. Choose another place'}.")
-
-
-def _pour(temporary: Path, place: Path) -> None:
-    """Write the bytes of a file into a stream."""
-    number = descriptor(place)
-    if number is not None and sys.stdout is not None:
-        sys.stdout.flush()  # it may be the same file, and what was printed comes first
-    with open(temporary, "rb") as source, open(place if number is None else os.dup(number), "wb") as target:
-        shutil.copyfileobj(source, target)
+                return
+            if sys.stdout is not None:
+                sys.stdout.flush()  # it may be the same file, and what was printed comes first
+            with open(temporary, "rb") as source, open(stream_target(place), "wb") as target:
+                shutil.copyfileobj(source, target)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
     """Provide a temporary folder, which gets its name when the block ends without an error and is removed after one."""
-    temporary = None
-    try:
-        temporary = Path(tempfile.mkdtemp(dir=folder.absolute().parent, prefix=f".{folder.name[:40]}."))
-        yield temporary
-        temporary.chmod(0o777 & ~_umask())
-        temporary.rename(folder)
-    except OSError as error:
-        is_ours = not error.filename or str(error.filename).startswith(str(temporary))
-        if temporary and not is_ours and error.errno not in DISK_FULL:
-            raise  # of a file that was read
-        raise _unwritable(folder, error) from error
-    finally:
-        if temporary:
+    temporary = _temporary(folder.absolute().parent, folder.name)
+    with writing(folder, temporary):
+        try:
+            temporary.mkdir()
+            yield temporary
+            temporary.rename(folder)
+        finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _umask() -> int:
-    """Return the permissions that new files do not get."""
-    with contextlib.suppress(OSError), open("/proc/self/status", encoding="utf-8", errors="replace") as status:
-        for line in status:
-            if line.startswith("Umask:"):
-                return int(line.split()[1], 8)
-    mask = os.umask(0)  # meanwhile other threads have it, too
-    os.umask(mask)
-    return mask
+def _temporary(folder: Path, name: str) -> Path:
+    """Return a new name in a folder. The name itself may have the greatest length that the file system allows."""
+    return folder / f".{name[:40]}.{os.urandom(6).hex()}"
 
 
 def write_lines(path: str | Path, lines: Iterable[str]) -> None:
@@ -298,56 +276,13 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> None:
         file.writelines(line + "\n" for line in lines)
 
 
-def save_lines(path: str | Path, lines: Iterable[str]) -> None:
-    """Write lines that took long to compute to a file or, for ``-``, standard output; else keep them elsewhere.
-
-    The lines can be iterated over again.
-
-    Raises:
-        UsageError: the lines could not be written; the sentence says where they are kept.
-        BrokenPipeError: standard output has no reader any more.
-    """
-    with rescued(path, lines):
-        if str(path) == "-":
-            print_lines(lines)
-        else:
-            write_lines(path, lines)
-
-
-@contextlib.contextmanager
-def rescued(path: str | Path, lines: Iterable[str]) -> Iterator[None]:
-    """Keep lines elsewhere if a block cannot write them. Arguments and errors as for :func:`save_lines`."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except (UsageError, OSError) as error:
-        reason: object = error
-        if isinstance(error, OSError):
-            cause = "the disk is full" if error.errno in DISK_FULL else error.strerror
-            reason = f"cannot write {'standard output' if str(path) == '-' else path}: {cause}."
-        raise UsageError(f"{reason} {_rescue(lines, may_print=str(path) != '-')}") from error
-
-
 def print_lines(lines: Iterable[str]) -> None:
     """Write lines to standard output in UTF-8, at once."""
     check_stdout()
     # A file or another program gets the text unchanged; a terminal would execute control characters in it.
     shown = map(visible, lines) if sys.stdout.isatty() else lines
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-    sys.stdout.writelines(line + "\n" for line in shown)
-    sys.stdout.flush()
-
-
-def _rescue(lines: Iterable[str], may_print: bool) -> str:
-    """Keep lines that could not be written to their place, and return a sentence that says where they are."""
-    for folder in (None, "/dev/shm"):  # the first: for temporary files, if any is found that can be written
-        with contextlib.suppress(OSError, UsageError):
-            place = Path(tempfile.mkdtemp(dir=folder, prefix="posnet-")) / "lines.txt"
-            write_lines(place, lines)
-            return f"What was to be written is in {place}."
-    if not may_print:
-        return "It could not be kept anywhere else either."
-    print_lines(lines)
-    return "What was to be written is on standard output instead."
+    with writing("standard output"):
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+        sys.stdout.writelines(line + "\n" for line in shown)
+        sys.stdout.flush()

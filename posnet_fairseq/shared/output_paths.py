@@ -11,6 +11,8 @@ from pathlib import Path
 
 from posnet_fairseq.shared.errors import UsageError
 
+_STREAMS = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
+
 
 def check_for_fairseq(path: Path, given: str, is_made: bool) -> None:
     """Refuse a path that fairseq's commands would read in another way.
@@ -34,49 +36,31 @@ def resolved(path: str | Path, given: str) -> tuple[Path, bool]:
     """Return where an output leads, and whether it is a stream (device, pipe, open file), written to directly.
 
     `given` is the path as the user gave it, with its option, for the error's text.
+
+    Raises:
+        UsageError: the path cannot be that of an output.
     """
+    place = Path(_STREAMS.get(str(path), path))
     try:
-        place = _followed(Path(path))
-        number = descriptor(place)
+        if (number := descriptor(place)) is not None:
+            if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+                raise OSError(errno.EBADF, "it is open for reading only")
+            return place, True
+        if place.is_symlink():
+            place = Path(os.path.realpath(place))
         mode = stat.S_IFREG | stat.S_IWUSR
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # Path.exists() also ignores names too long
+        with contextlib.suppress(FileNotFoundError):
             mode = place.stat().st_mode
-        fault = _fault(place, mode, number)
+        if stat.S_ISDIR(mode) or str(path).endswith("/"):
+            raise OSError(errno.EISDIR, "it is a directory")
+        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
+            raise OSError(errno.EINVAL, "it is a disk or a socket")
+        # A file is replaced, which its folder must allow; that nobody may write it says that it should stay.
+        if not (mode & 0o222 if stat.S_ISREG(mode) else os.access(place, os.W_OK)):
+            raise OSError(errno.EACCES, "it is write-protected")
     except OSError as error:
-        raise UsageError(f"{given}: {error.strerror}. Give another name.") from error
-    if str(path) == "" or str(path).endswith("/"):
-        fault = " is the name of a folder, or none. Give the name of a file."
-    if fault:
-        raise UsageError(f"{given or repr(path)}{fault}")
-    return place, number is not None or not stat.S_ISREG(mode)
-
-
-def _fault(place: Path, mode: int, number: int | None) -> str:
-    """Return why nothing can be written to a place of a mode, or to an open file; "" if something can."""
-    if number is not None:
-        is_read = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
-        return " is open for reading only. Give another name." if is_read else ""
-    if stat.S_ISDIR(mode):
-        return " is a directory. Give the name of a file in it."
-    parent = place.absolute().parent
-    if not parent.is_dir():
-        what = "is no folder" if os.path.lexists(parent) else "is not there. Make it first"
-        return f": the folder {place.parent} {what}."
-    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
-        return " is a disk or a socket. Give the name of a file."
-    # A file is replaced, which its folder must allow; that nobody may write it says that it should stay.
-    if not (mode & 0o222 if stat.S_ISREG(mode) else os.access(place, os.W_OK)):
-        return " is write-protected. Give another name."
-    return ""
-
-
-def _followed(path: Path) -> Path:
-    """Return the target of symbolic links, existing or not; links to an open file of this process are not followed."""
-    for _ in range(40):  # the limit of Linux
-        if descriptor(path) is not None or not path.is_symlink():
-            return path
-        path = path.parent / os.readlink(path)
-    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        raise UsageError(f"{given}: {error.strerror}. Give another name of a file.") from error
+    return place, not stat.S_ISREG(mode)
 
 
 def descriptor(path: Path) -> int | None:
@@ -85,6 +69,12 @@ def descriptor(path: Path) -> int | None:
         path.name.isdecimal() and len(path.name) < 10 and os.path.realpath(path.parent) == f"/proc/{os.getpid()}/fd"
     )
     return int(path.name) if is_one else None
+
+
+def stream_target(path: Path) -> Path | int:
+    """Return what ``open`` opens to write to a stream: an open file is written to at its current position."""
+    number = descriptor(path)
+    return path if number is None else os.dup(number)
 
 
 def is_same_file(path: str | Path, name: str | Path) -> bool:

@@ -102,7 +102,8 @@ def test_translate_bad_text(capsys, tmp_path):
     assert "line 2 has 25 tokens (its end symbol counted), the model takes 24" in fails(
         capsys, translate.main, *arguments
     )
-    assert "the folder no/such is not there" in fails(capsys, translate.main, *arguments, "--output", "no/such/file")
+    said = fails(capsys, translate.main, *arguments, "--output", "no/such/file")
+    assert "cannot write in no/such: No such file or directory" in said
 
 
 @pytest.mark.parametrize(("on_long", "third"), [("truncate", "24 tokens"), ("skip", "")])

@@ -119,12 +119,13 @@ def test_an_installed_plugin_needs_no_option(plugin, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "ALiBi without queries and keys" in done.stdout
     module.write_text("import nothing_such")
+    argv[-1] = "rposnet"  # which works without it
     done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (
-        2,
-        "posnet-mixers: error: the installed plugin mine of posnet cannot be imported: my_plugin.mixers: "
-        "ModuleNotFoundError: No module named 'nothing_such'. Repair or uninstall its package.\n",
-    )
+    assert done.returncode == 0, done.stderr
+    assert (
+        "The installed plugin mine of posnet cannot be imported, so its mixers are missing: my_plugin.mixers: "
+        "ModuleNotFoundError: No module named 'nothing_such'. Repair or uninstall its package.\n"
+    ) in done.stderr
 
 
 def test_the_laws_hold_for_it_and_find_what_breaks_them(plugin, monkeypatch):

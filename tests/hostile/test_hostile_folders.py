@@ -13,9 +13,9 @@ from posnet_fairseq.inference.model_folder import FORMAT, read_model, write_conf
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.records import read_json
 from support import commands
-from support.bad_paths import RAW
 from support.damaged import one
 from support.hostile import Row, also, play, table
+from support.hostile_files import RAW
 
 CONFIG, WEIGHTS, CARD = "model/config.json", "model/model.safetensors", "model/dataset.json"
 TRANSLATE = "posnet-translate model/ --input text/test.xx --beam 1 --max-len-b 2"
@@ -185,20 +185,11 @@ CHANGED = [
 ]
 ROWS = [Row(name, TRANSLATE, says, before=resealed(before)) for name, before, says in FOLDERS]
 ROWS += [Row(name, TRANSLATE, says, before=before) for name, before, says in CHANGED]
-# The other commands that read a model; each is given what differs most from the rest.
-COMMANDS = {
-    "export": "posnet-export model --out new",
-    "plot": "posnet-plot weights model --out figures",
-    "plot of a sentence": "posnet-plot weights model --sentence 'a1 a2' --out figures",
-}
-SAMPLE = ("a newer format", "a pickle", "another shape")
-ROWS += also(COMMANDS, SAMPLE, ROWS)
-AFTER = ("figures", "figures/*")
+ROWS += also(["posnet-export model --out new", "posnet-plot weights model --out figures"], "another shape", ROWS)
 ROWS += [
     Row("a folder and its checkpoint", f"{TRANSLATE.replace('model/', 'model/ model.pt')}", "12 sentences", code=0),
     Row("an output in the folder", f"{TRANSLATE} --output model/config.json", "is the same file as model/config.json"),
     Row("a name that is not UTF-8", TRANSLATE.replace("model/", RAW), "12 sentences", 0, before=renamed),
-    Row("plot of a folder", "posnet-plot weights model --out figures", "shows every head", code=0, makes=AFTER),
     Row("precompute", "posnet-precompute model --out new.pt", "model is a model folder, not a checkpoint"),
     Row("other data", "posnet-export model.pt --out new --data text", "text .--data. has no dict.xx.txt"),
 ]

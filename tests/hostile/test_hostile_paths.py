@@ -1,11 +1,10 @@
-"""Every path argument of every command with every kind of bad path."""
+"""Every path of every command: missing, of the wrong kind, or an input; and all that can be wrong with each kind."""
 
 import argparse
 import os
 import re
 import shlex
 import shutil
-import signal
 import sys
 import threading
 from functools import partial
@@ -17,14 +16,138 @@ import sentencepiece
 from posnet_fairseq.shared.files import a_path, path_text
 from posnet_fairseq.studies.results import path_of, write
 from support import commands
-from support.bad_paths import BAD, INPUTS, OUTPUTS, nothing
 from support.hostile import Row, play, table
-from support.path_commands import CACHE, COMMANDS, ELSEWHERE, FOLDER, OUTPUT, WITHOUT_PATHS
+from support.hostile_files import RAW, node
+from support.path_commands import (
+    CACHE,
+    CHECKPOINT,
+    COMMANDS,
+    DOWNLOADS,
+    ELSEWHERE,
+    FILE,
+    FOLDER,
+    NEW_FOLDER,
+    OUTPUT,
+    OUTPUT_FOLDER,
+    PICTURE,
+    TEXT,
+    WITHOUT_PATHS,
+)
 from support.study import result
 from support.training_log import training_log
 
-UTF_8_ONLY = ("reference",)  # other names are refused
-HANGS = 300  # seconds; nothing here takes as long, even on a slow machine
+FED, READ = 900, 901  # open files: pipes of other programs, as <(...) and >(...) in a shell
+
+
+def _nothing(folder, good):
+    pass
+
+
+def _link(name, target="{good}"):
+    return name, lambda folder, good: (folder / name).symlink_to(target.format(good=good))
+
+
+def _fed(folder, good):
+    """A pipe with text in it, whose writer has closed it."""
+    reading, writing = os.pipe()
+    os.dup2(reading, FED)
+    os.close(reading)
+    with open(writing, "wb") as pipe:
+        pipe.write((folder / good).read_bytes())
+
+
+def _read(folder, good):
+    """A pipe whose reader writes what it reads to a file."""
+    reading, writing = os.pipe()
+    os.dup2(writing, READ)
+    os.close(writing)
+
+    def read():
+        with open(reading, "rb") as pipe:
+            (folder / "received").write_bytes(pipe.read())
+
+    threading.Thread(target=read, name="reader", daemon=True).start()
+
+
+def _old(folder, good):
+    """A checkpoint that posnet-average made, which all commands may replace."""
+    shutil.copy(folder / "model.pt", folder / "old")
+    (folder / "link").symlink_to("old")
+
+
+def _linked_folder(folder, good):
+    (folder / "real").mkdir()
+    (folder / "link").symlink_to("real")
+
+
+def _of_another(folder, good):
+    """Files of every name that a command writes, which posnet did not write."""
+    (folder / "mine").mkdir()
+    names = ("report.md", "report.json", "compare.params.png", "weights.html", "dataset.json", "convergence.md")
+    for name in names:
+        (folder / "mine" / name).write_text("mine")
+
+
+# {name: (path, what is made first, what is there afterwards if it works, else False)}. {good} stands for a good path.
+BAD = {
+    "missing": ("nowhere/nothing", _nothing, False),
+    "empty": ("", _nothing, False),
+    "too long": ("x" * 300, _nothing, False),
+    "a folder": ("text", _nothing, False),
+    "a file": ("text/test.xx", _nothing, False),
+    "below a file": ("text/test.xx/nothing", _nothing, False),
+    "loop": (*_link("loop", "loop"), False),
+    "dangling": (*_link("dangling", "nothing"), False),
+    "link": (*_link("link"), True),
+    "unreadable": ("/proc/self/mem", _nothing, False),
+    "device": ("null", lambda folder, good: node(folder / "null", 3), False),
+    # A pipe without a writer, on which a command must not wait.
+    "pipe": ("pipe", lambda folder, good: os.mkfifo(folder / "pipe"), False),
+    "fed pipe": (f"/dev/fd/{FED}", _fed, True),
+    "with a slash": ("{good}/", _nothing, True),
+    "link to a file": ("link", _old, ("old",)),
+    "link to nothing": (*_link("link", "target"), ("target",)),
+    "null device": ("null", lambda folder, good: node(folder / "null", 3), ()),
+    "full device": ("full", lambda folder, good: node(folder / "full", 7), False),
+    "read pipe": (f"/dev/fd/{READ}", _read, ("received",)),
+    "closed file": ("/dev/fd/987", _nothing, False),
+    "in proc": ("/proc/nothing", _nothing, False),
+    "ending in a slash": ("new/", _nothing, False),
+    "name of 250": ("y" * 250, _nothing, ("y" * 250,)),
+    "picture of another": ("mine", lambda folder, good: (folder / "mine.png").write_bytes(b"\x89PNG, mine"), False),
+    "folder of another": ("mine", _of_another, False),
+    "link to a folder": ("link", _linked_folder, ("real/*",)),
+    "input that is not UTF-8": (*_link(RAW), True),
+    "output that is not UTF-8": (RAW, _nothing, (RAW,)),
+    "folder that is not UTF-8": (RAW, _nothing, (RAW, f"{RAW}/*")),
+    "two lines": ("a\nb", _nothing, ("a\nb",)),
+}
+# {kind: (what every path of the kind is tried with, what one is)}
+TRIED = {
+    CHECKPOINT: (
+        ("missing",),
+        ("empty", "too long", "loop", "a folder", "unreadable", "device", "pipe", "link", "input that is not UTF-8"),
+    ),
+    FILE: (("missing",), ("a folder", "device", "pipe", "input that is not UTF-8")),
+    TEXT: (("missing",), ("a folder", "loop", "unreadable", "fed pipe", "input that is not UTF-8")),
+    FOLDER: (("missing",), ("a file", "pipe", "link", "with a slash", "input that is not UTF-8")),
+    OUTPUT: (
+        ("a folder",),
+        (
+            *("missing", "empty", "too long", "loop", "below a file", "full device", "closed file", "in proc"),
+            *("ending in a slash", "link to a file", "link to nothing", "null device", "read pipe", "name of 250"),
+            *("output that is not UTF-8", "two lines"),
+        ),
+    ),
+    PICTURE: (("missing",), ("picture of another",)),
+    NEW_FOLDER: (("a file",), ("missing", "folder that is not UTF-8")),
+    OUTPUT_FOLDER: (
+        ("a file", "folder of another"),
+        ("too long", "dangling", "below a file", "in proc", "link to a folder", "folder that is not UTF-8"),
+    ),
+    DOWNLOADS: (("a file",), ("below a file",)),
+    CACHE: (("a folder",), ("a file", "below a file", "device")),
+}
 
 
 @pytest.fixture(scope="module")
@@ -63,42 +186,35 @@ def world(world, tmp_path_factory):
 
 
 def _rows():
-    """Each argument of a program with each bad path, in one of its lines: in a quick one, if it has any."""
-    tried = set()
-
-    def is_new(*argument):
-        return argument not in tried and not tried.add(argument)
-
-    for number, command in sorted(enumerate(COMMANDS), key=lambda numbered: not numbered[1].quick):
+    """The rows of every path of a program, in a quick line of it if there is one."""
+    seen = set()
+    for command in sorted(COMMANDS, key=lambda command: not command.quick):
         program = " ".join(word for word in command.line.split()[:2] if not word.startswith(("-", "{")))
         for name, given in command.paths.items():
-            cases = INPUTS[given.kind] if given.kind in INPUTS else OUTPUTS[given.kind]
             option = command.line[: command.line.index(f"{{{name}}}")].split()[-1]
-            for bad in cases:
-                row = _row(command, name, given, bad) if is_new(program, option, name, given.kind, bad) else None
-                if row is not None and not (name in UTF_8_ONLY and "UTF-8" in bad):
-                    title = f"{number} {' '.join(command.line.split()[:2])} {{{name}}}: {row.name}"
-                    yield Row(title, row.command, row.says, row.code, row.before, row.makes, row.after)
-            if given.kind in OUTPUTS:
-                for other, its in command.paths.items():
-                    if its.kind in INPUTS and other != "data" and is_new(program, option, name, other):
-                        yield from _onto_input(f"{number} {command.line.split()[0]}", command, name, given, other, its)
+            every, once = TRIED[given.kind]
+            for bad in (*every, *once):
+                tried = (given.kind, bad) if bad in once else (program, option, name, bad)
+                if tried not in seen and (command.quick or not BAD[bad][2]):
+                    seen.add(tried)
+                    yield _row(f"{program} {option} {{{name}}}: {bad}", command, name, given, bad)
+            inputs = [
+                other for other, its in command.paths.items() if given.kind == OUTPUT and its.kind in (FILE, TEXT)
+            ]
+            for other in inputs:
+                if (program, option, name, other) not in seen:
+                    seen.add((program, option, name, other))
+                    line = command.filled(**{name: f"text/.././{command.paths[other].good}"})
+                    yield Row(f"{program} {option} {{{name}}} is its {{{other}}}", line, "would be lost")
 
 
-def _row(command, name, given, title):
-    """The row of one bad path; None if it does not apply."""
-    path, make, works = BAD[title]
+def _row(title, command, name, given, bad):
+    path, make, works = BAD[bad]
     path, before = path.format(good=given.good), partial(make, good=given.good)
     line = command.filled(**{name: path})
     if works is False:
-        said = (
-            "is no path|is not named|there is no|NAME=FILE"
-            if not path or "\0" in path
-            else re.escape(path.rstrip("/")[:40])
-        )
-        return Row(title, line, said, 2, before)
-    if not command.quick:
-        return None
+        says = re.escape(path.rstrip("/")[:40]) if path else "is no path|NAME=FILE"
+        return Row(title, line, says, 2, before)
     makes = command.makes
     if isinstance(works, tuple):  # not where it would be made with a good path
         makes = (*works, *(pattern for pattern in makes if not pattern.startswith(given.good)))
@@ -109,44 +225,14 @@ def _look_at(makes, folder):
     """No output is missing or empty."""
     for thread in threading.enumerate():
         if thread.name == "reader":
+            os.close(READ)  # it reads to the end
             thread.join()
     for pattern in makes:
         found = list(folder.glob(pattern))
         assert found, f"no {pattern} was made"
-        for path in found:
-            assert path.stat().st_size, f"{path.name} is empty"
+        assert all(path.stat().st_size for path in found), pattern
 
 
-def _onto_input(title, command, name, given, other, its):
-    """An output that is one of the inputs under another name."""
-    if its.kind == FOLDER or given.kind not in (OUTPUT, CACHE):
-        return
-    makes = {
-        "the same name": (its.good, nothing),
-        "a roundabout name": (f"text/.././{its.good}", nothing),
-        "a symbolic link": ("alias", lambda folder: (folder / "alias").symlink_to(its.good)),
-        "a hard link": ("alias", lambda folder: os.link(folder / its.good, folder / "alias")),
-    }
-    for what, (path, before) in makes.items():
-        says = "would be lost" if given.kind == OUTPUT else "file is not a database. Choose another place with --cache"
-        yield Row(f"{title} {{{name}}} is its {other}: {what}", command.filled(**{name: path}), says, 2, before)
-
-
-@pytest.fixture
-def _ends():
-    """Fail a test that does not end."""
-
-    def end(*_):
-        raise AssertionError("it hangs")
-
-    before = signal.signal(signal.SIGALRM, end)
-    signal.alarm(HANGS)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
-
-
-@pytest.mark.usefixtures("_ends")
 @table(list(_rows()))
 def test_bad_path(row, folder, monkeypatch, capfd):
     play(row, folder, monkeypatch, capfd)

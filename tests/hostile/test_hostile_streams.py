@@ -14,7 +14,9 @@ import pytest
 from posnet_fairseq.shared import files
 from posnet_fairseq.shared.errors import UsageError
 from support import commands
+from support.hostile import write
 from support.hostile_files import CORPUS, SCORE, TRANSLATE, translated
+from support.training_log import training_log
 
 # A line of each command that prints its result.
 PRINTING = {
@@ -33,12 +35,18 @@ PRINTING = {
 WRITING = {
     "posnet-average": "posnet-average run --num 1 --out γ.pt",
     "posnet-export": "posnet-export model.pt --out γ",
-    "posnet-plot": "posnet-plot weights model.pt --out γ",
+    "posnet-plot": "posnet-plot curves log --out γ",
     "posnet-precompute": "posnet-precompute model.pt --out γ.pt",
     "posnet-prepare": f"{CORPUS} --out γ",
-    "posnet-run": "posnet-run corpus --data data --size tiny --runs γ --updates 2 --interval 1 --average 1 --warmup 1 "
-    "--tokens 400 --max-tokens 200 --max-positions 32 --beam 1 --max-len-a 0 --max-len-b 2 --cpus 1 train average",
 }
+ELSEWHERE = {"posnet-run"}  # starts the others: tests/recipes
+
+
+@pytest.fixture
+def folder(folder):
+    """With a log of a training."""
+    write("log/train.log", training_log())(folder)
+    return folder
 
 
 def no_reader():
@@ -90,7 +98,6 @@ def test_the_old_standard_input_is_not_lost(folder, monkeypatch, capfd):
 @pytest.mark.thorough  # 12 s: every command in a process of its own
 def test_streams_of_every_command(script, monkeypatch, capfd, folder):
     """Nobody reads, nothing can be written, the terminal knows ASCII only."""
-    monkeypatch.setattr("tempfile.tempdir", str(folder))  # where translations are kept
     monkeypatch.chdir(folder)
     for command in (f"{script} --help", PRINTING.get(script)):
         if command is None:
@@ -113,29 +120,28 @@ def test_streams_of_every_command(script, monkeypatch, capfd, folder):
 
 
 def test_every_command_is_among_them():
-    assert set(PRINTING) | set(WRITING) == set(commands.COMMANDS)
+    assert set(PRINTING) | set(WRITING) | ELSEWHERE == set(commands.COMMANDS)
 
 
 # A locale that is not UTF-8, without Python's ways around it. It is there on every machine.
 NOT_UTF8 = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
 
 
-@pytest.mark.parametrize("script", commands.COMMANDS)
+@pytest.mark.parametrize("script", [*WRITING, "posnet-translate", "posnet-score"])
 @pytest.mark.quick_cases(1)
-def test_every_command_in_a_locale_that_is_not_utf8(script, folder):
+def test_a_locale_that_is_not_utf8(script, folder):
     """Text that it lacks is printed in another form; names are those of the command line.
 
-    Nor do other variables keep a command from its work, or from printing.
+    Nor do other variables keep a command from its work, or from printing. All commands print alike.
     """
-    given = WRITING.get(script, PRINTING.get(script))
+    command = WRITING.get(script, PRINTING.get(script))
     if script == "posnet-score":
-        given = given.replace("a=text/test.xx", "é=text/test.xx γ=text/test.yy --out report")
+        command = command.replace("a=text/test.xx", "é=text/test.xx γ=text/test.yy --out report")
     environment = os.environ | NOT_UTF8 | {"COLUMNS": "0", "MPLBACKEND": "no such backend"}
-    for command in (f"{script} --help", given):
-        path = Path(sys.executable).parent / script
-        done = subprocess.run([path, *command.split()[1:]], cwd=folder, env=environment, capture_output=True, text=True)
-        assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
-        assert re.search(r"\w", done.stdout + done.stderr)
+    path = Path(sys.executable).parent / script
+    done = subprocess.run([path, *command.split()[1:]], cwd=folder, env=environment, capture_output=True, text=True)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    assert re.search(r"\w", done.stdout + done.stderr)
     if script in WRITING:
         assert list(folder.glob("γ*"))
     if script == "posnet-score":
@@ -160,22 +166,19 @@ def test_standard_input_is_closed(folder, monkeypatch, capfd):
 @pytest.mark.parametrize(
     ("redirected", "code", "says"),
     [
-        ("posnet-mixers rposnet > /dev/full", 2, "posnet-mixers: error: "),
-        ("posnet-mixers --help > /dev/full", 2, "posnet-mixers: error: standard output could not be written"),
-        ("PYTHONUNBUFFERED=1 posnet-mixers --help > /dev/full", 2, "standard output could not be written"),
-        ("posnet-mixers rposnet >&- <&-", 2, "standard output is closed"),
-        ("posnet-mixers nothing 2>&-", 2, ""),
-        ("posnet-mixers nothing 2> /dev/full", 2, ""),
-        # As with | head.
-        ("posnet-mixers | true; exit ${PIPESTATUS[0]}", 141, ""),
-        ("posnet-mixers --help | true; exit ${PIPESTATUS[0]}", 141, ""),
+        ("posnet-prepare --list > /dev/full", 2, "posnet-prepare: error: "),
+        ("PYTHONUNBUFFERED=1 posnet-prepare --help > /dev/full", 2, "standard output could not be written"),
+        ("posnet-prepare --list >&- <&-", 2, "standard output is closed"),
+        ("posnet-prepare nothing 2>&-", 2, ""),
+        ("posnet-prepare nothing 2> /dev/full", 2, ""),
+        ("posnet-prepare --list | true; exit ${PIPESTATUS[0]}", 141, ""),  # as with | head
     ],
 )
 @pytest.mark.quick_cases(1)
 def test_redirections(redirected, code, says):
     """In a shell, where the interpreter could print more errors when it exits."""
-    program = shlex.quote(f"{Path(sys.executable).parent}/posnet-mixers")
-    command = ["bash", "-c", redirected.replace("posnet-mixers", program, 1)]
+    program = shlex.quote(f"{Path(sys.executable).parent}/posnet-prepare")
+    command = ["bash", "-c", redirected.replace("posnet-prepare", program, 1)]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # writes at once
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == code, done.stderr

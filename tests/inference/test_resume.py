@@ -186,7 +186,8 @@ def test_commands_that_run_at_once_delete_nothing_of_each_other(tmp_path, first)
     if first == "short":
         short.add(text, ["short"])
     long.add(text, ["long"])
-    with pytest.raises(UsageError, match=r"finished lines of another .* All lines are in .*\.partial\.partial"):
+    why = "finished lines of another" if first == "short" else "out.partial: another process writes to it. Wait"
+    with pytest.raises(UsageError, match=rf"{why}.* All lines are in .*\.partial\.partial"):
         long.finish()
     if first == "long":
         short.add(text, ["short"])

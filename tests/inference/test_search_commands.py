@@ -167,7 +167,7 @@ def test_input_that_is_standard_output_is_refused(small_model, tmp_path):
         command = [sys.executable, "-c", program, str(small_model), "--input", str(text)]
         done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
     assert done.returncode == 2
-    assert f"standard output is the same file as {text}, which is read. Give another file." in done.stderr
+    assert f"standard output: /dev/stdout is the same file as {text}, which would be lost." in done.stderr
     assert text.read_text() == "a\n"
 
 

@@ -102,7 +102,7 @@ def test_runs_come_seed_by_seed(small):
         ({"study": "smal"}, "smal: choose one of small. Did you mean small?"),
         ({"study": ""}, "no study is named: choose one of small."),
         ({"only": "rposnt"}, "--only rposnt: choose one of rposnet fouriernet. Did you mean rposnet?"),
-        ({"results": __file__}, f"--results {__file__}: File exists. Choose another folder."),
+        ({"results": __file__}, f"--results {__file__}: Not a directory. Choose another folder."),
     ],
 )
 def test_what_is_not_in_the_protocol_is_one_sentence(small, given, sentence):

@@ -128,7 +128,7 @@ def test_another_name_of_an_old_file_keeps_it(tmp_path):
 def test_write_protected(tmp_path):
     (tmp_path / "old").write_text("old")
     (tmp_path / "old").chmod(0o444)
-    with pytest.raises(UsageError, match="old is write-protected"):
+    with pytest.raises(UsageError, match="old: it is write-protected"):
         files.check_place(tmp_path / "old", "--out")
 
 

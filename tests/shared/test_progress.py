@@ -61,12 +61,12 @@ def test_a_log_has_no_bars_whatever_the_colors(clock, capsys, monkeypatch):
 def test_results_beside_a_bar_on_a_terminal_reach_their_file(tmp_path):
     """rich shows what is printed beside a bar above it, on the terminal."""
     program = """
-from posnet_fairseq.shared.files import save_lines
+from posnet_fairseq.shared.files import print_lines
 from posnet_fairseq.shared.progress import ProgressReporter
 
 with ProgressReporter().bar("translating") as bar:
     bar.move_to(1)
-    save_lines("-", ["a line"])
+    print_lines(["a line"])
 """
     master, terminal = pty.openpty()
     with open(tmp_path / "out", "w") as out:

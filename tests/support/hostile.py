@@ -171,14 +171,10 @@ def _look(path):
     return "file", hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def also(commands, sample, rows):
-    """The rows of a sample of names, for other commands: {name: command line}."""
-    return [
-        Row(f"{row.name}: {name}", command, row.says, before=row.before)
-        for row in rows
-        if row.name in sample
-        for name, command in commands.items()
-    ]
+def also(commands, name, rows):
+    """The row of a name, for other commands that read the same."""
+    (row,) = [row for row in rows if row.name == name]
+    return [Row(f"{name}: {command.split()[0]}", command, row.says, before=row.before) for command in commands]
 
 
 def table(rows):
