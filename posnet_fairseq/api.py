@@ -183,8 +183,6 @@ def load(
         bpe_codes: apply these codes of subword-nmt after Moses tokenization. Refused if the card names others.
         sentencepiece_model: split text by this model. Refused if the card names another.
         shortlist: file that posnet-export wrote: restrict the search to likely translations of the source words.
-        compile: compile the layers with ``torch.compile``, for GPUs: the first sentences take minutes. On CPUs with
-            ``float32`` and ``fp16`` only, in which weights are then not packed.
         onnx: translate with the graphs that ``posnet-export --onnx`` wrote into the folder, by onnxruntime.
 
     Raises:

@@ -33,7 +33,6 @@ class LoadArguments(TypedDict, total=False):
     pretokenized: bool
     bpe_codes: str | Path | None
     sentencepiece_model: str | Path | None
-    compile: bool
 
 
 class TranslationLoadArguments(LoadArguments, total=False):
@@ -61,7 +60,6 @@ class LoadOptions:
     bpe_codes: str | Path | None = None
     sentencepiece_model: str | Path | None = None
     shortlist: str | Path | None = None
-    compile: bool = False
     onnx: bool = False
 
     def __post_init__(self) -> None:

@@ -59,12 +59,6 @@ def add_search_options(
         help="precision (default: float32). The others are faster where the hardware has them, and less exact; int8 is "
         "for CPUs. auto is bf16 on GPUs that compute in it, else float32",
     )
-    parser.add_argument(
-        "--compile",
-        action="store_true",
-        help="compile the layers with torch.compile, for GPUs: the first sentences take minutes. On CPUs it replaces "
-        "packed weights and is slower, see docs/measurements.md",
-    )
     add_device_option(parser)
     parser.add_argument(
         "--processes",

@@ -14,7 +14,7 @@ from posnet_fairseq.inference.checkpoints import model_arch
 from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.model_loading import load_models
 from posnet_fairseq.inference.onnx_model import OnnxModel
-from posnet_fairseq.inference.precision import check_compile, check_device, prepare_for_inference, resolve_dtype
+from posnet_fairseq.inference.precision import check_device, prepare_for_inference, resolve_dtype
 from posnet_fairseq.inference.search.beam import BeamSearch, ForcedDecoding
 from posnet_fairseq.inference.search.search_settings import OF_TEXTS, SearchSettings, recorded_search
 from posnet_fairseq.inference.shortlist import Shortlist
@@ -69,13 +69,11 @@ class SearchableModel:
     def __init__(self, paths: Sequence[str | Path], options: LoadOptions) -> None:
         device = check_device(options.device)
         self.paths, self.options = paths, replace(options, dtype=resolve_dtype(options.dtype, device.type))
-        if options.compile and device.type != "meta":  # where nothing is computed
-            check_compile(self.options.dtype, device.type)
         loaded = _graphs(paths, self.options) if options.onnx else load_models(paths, options.data, self.generates)
         models, self.vocabulary, self.folder, self.recorded_search = loaded
         text = (options.pretokenized, options.bpe_codes, options.sentencepiece_model)
         self._pipeline = choose_pipeline(self.folder, self.vocabulary.languages, *text)
-        how = (device, self.options.dtype, options.fast, options.compile)
+        how = (device, self.options.dtype, options.fast)
         self._models = models if options.onnx else [prepare_for_inference(model, *how) for model in models]
         self._shortlist = None
         if options.shortlist is not None:
@@ -119,8 +117,8 @@ class SearchableModel:
 
 def _graphs(paths: Sequence[str | Path], options: LoadOptions) -> tuple[list[Any], Vocabulary, Path, dict[str, Any]]:
     """Return the graphs in a model folder as :func:`load_models` does models; refuse options that they don't have."""
-    if len(paths) > 1 or options.fast or options.compile or str(options.device) != "cpu":
-        raise UsageError("onnx True: it takes one folder, on the CPU, without fast and compile. Leave the others out.")
+    if len(paths) > 1 or options.fast or str(options.device) != "cpu":
+        raise UsageError("onnx True: it takes one folder, on the CPU, without fast. Leave the others out.")
     if options.dtype not in ("float32", "int8"):
         raise UsageError(f"onnx True and dtype {options.dtype}: the graphs have float32 and int8. Give one of them.")
     model: Any = OnnxModel(paths[0], options.dtype == "int8")
