@@ -1,8 +1,5 @@
 """Trained models that are ready for a search, and calls of it from Python: what translation and generation share."""
 
-import contextlib
-import ctypes
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,15 +21,6 @@ from posnet_fairseq.shared.errors import UsageError, called_from_python, option
 from posnet_fairseq.shared.schema import check_range
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import choose_pipeline
-
-
-def _end_threads() -> None:
-    """End OpenMP's threads: a fork has none of them, but would wait for them. The next product starts others."""
-    with contextlib.suppress(AttributeError):  # another library than GNU's
-        ctypes.CDLL(None).omp_pause_resource_all(2)  # omp_pause_hard
-
-
-os.register_at_fork(before=_end_threads)
 
 
 class SearchArguments(TypedDict, total=False):
