@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from posnet_fairseq.inference.arguments import ALIASES, AUTO, DTYPES
+from posnet_fairseq.inference.options import ALIASES, AUTO, DTYPES
 from posnet_fairseq.inference.packing import pack
 from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.shared.errors import UsageError, option

@@ -17,11 +17,10 @@ import torch
 
 from posnet_fairseq import __version__
 from posnet_fairseq.inference import outputs
-from posnet_fairseq.inference.arguments import AUTO, LoadOptions
 from posnet_fairseq.inference.model_folder import files_of_data, files_of_models
+from posnet_fairseq.inference.options import AUTO, LoadOptions, text_options
 from posnet_fairseq.inference.precision import check_device, resolve_dtype
-from posnet_fairseq.inference.search.search_settings import SearchSettings
-from posnet_fairseq.inference.search_options import settings_of, text_options
+from posnet_fairseq.inference.search.search_settings import SearchSettings, given_settings
 from posnet_fairseq.inference.searchable import SearchableLanguageModel, SearchableModel
 from posnet_fairseq.inference.translation import Printing, Translation
 from posnet_fairseq.inference.translator import Batch, Batches, Translator
@@ -70,7 +69,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     known = {name: value for name, value in model.recorded_search.items() if name == "lenpen" or not scores}
     if open_ones := [f"{flag(name)} {value:.15g}" for name, value in known.items() if getattr(options, name) is None]:
         say(f"search settings from the model: {' '.join(open_ones)}")
-    settings = settings_of(options, model.recorded_search)
+    settings = SearchSettings(**model.recorded_search | given_settings(options))
     arguments = 1 if options.nbest is None else options.nbest, bool(options.print_alignment), scores
     translator = model.translator(settings, *arguments)
     printing = Printing(options.nbest, options.print_alignment, options.json, options.per_token, scores)

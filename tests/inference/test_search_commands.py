@@ -15,7 +15,7 @@ import torch
 from posnet_fairseq import api
 from posnet_fairseq.cli import translate
 from posnet_fairseq.inference import translating
-from posnet_fairseq.inference.arguments import LoadOptions
+from posnet_fairseq.inference.options import LoadOptions
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.searchable import SearchableModel
 from posnet_fairseq.inference.translating import SearchOnGPU, processes_and_threads, timed_search
