@@ -12,11 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from posnet_fairseq._version import __version__
 
-# oneDNN and torch keep the code of products by their shapes, 1,024 of them otherwise: gigabytes in a process that meets
-# ever other lengths, which save little time. Both are read at the first product by oneDNN, not when torch is imported.
-for _name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-    os.environ.setdefault(_name, "64")
-
 _show_error = sys.excepthook
 
 
@@ -36,6 +31,7 @@ if TYPE_CHECKING:
     from posnet_fairseq.generation import load_language_model
     from posnet_fairseq.mixers.bases.as_attention import as_attention
     from posnet_fairseq.mixers.bases.building import build_mixer, mixer_names
+    from posnet_fairseq.shared.torch_process import prepare_service
 
 # Public names by the module that defines them. They are imported when they are used: torch takes a second.
 _PUBLIC = {
@@ -44,6 +40,7 @@ _PUBLIC = {
     "mixer_names": "posnet_fairseq.mixers.bases.building",
     "load": "posnet_fairseq.api",
     "load_language_model": "posnet_fairseq.generation",
+    "prepare_service": "posnet_fairseq.shared.torch_process",
     "rerank": "posnet_eval.minimum_bayes_risk",
     "score": "posnet_eval.api",
 }
@@ -55,6 +52,7 @@ __all__ = [
     "load",
     "load_language_model",
     "mixer_names",
+    "prepare_service",
     "rerank",
     "score",
 ]

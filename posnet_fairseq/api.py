@@ -9,13 +9,12 @@ Example::
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypedDict, Unpack, overload
 
-from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadOptions, TranslationLoadArguments, refuse_meta
-from posnet_fairseq.inference.search.search_settings import SETTINGS, SearchSettings
-from posnet_fairseq.inference.searchable import SearchableModel, SearchArguments, results
+from posnet_fairseq.inference.options import MAX_TOKENS, TranslationLoadArguments
+from posnet_fairseq.inference.search.search_settings import SETTINGS, SearchArguments
+from posnet_fairseq.inference.searchable import SearchableModel, load_searchable
 from posnet_fairseq.inference.translation import Translation
 from posnet_fairseq.shared.errors import UsageError, called_from_python, option, refuse_unknown_arguments
 
@@ -108,9 +107,7 @@ class TranslationModel(SearchableModel):
                 raise UsageError(
                     f"{option('attention')} is returned with translations: give {option('nbest')} too, for instance 1."
                 )
-            chosen = replace(SearchSettings(**self.recorded_search), **settings)
-            translator = self.translator(chosen, 1 if nbest is None else nbest, attention)
-            return results(lines, translator, nbest, max_tokens, on_long, prefix)
+            return self.results(lines, settings, nbest, max_tokens, on_long, prefix, attention)
 
     @overload
     def score(  # type: ignore[overload-overlap]
@@ -154,10 +151,9 @@ class TranslationModel(SearchableModel):
             UsageError: an argument is not text or out of range, a line is too long, or the numbers of lines differ.
         """
         with called_from_python(lines="sources", score_translations="translations"):
-            chosen = SearchSettings(**self.recorded_search)
-            scorer = self.translator(chosen if lenpen is None else replace(chosen, lenpen=lenpen), 1, attention, True)
-            found = results(sources, scorer, 1, max_tokens, on_long, translations)
-            return found[0] if isinstance(sources, str) else [one for (one,) in found]
+            settings = {} if lenpen is None else {"lenpen": lenpen}
+            scored = self.results(sources, settings, 1, max_tokens, on_long, translations, attention, scores=True)
+            return scored[0] if isinstance(sources, str) else [one for (one,) in scored]
 
 
 @refuse_unknown_arguments(TranslationLoadArguments.__annotations__)
@@ -183,17 +179,10 @@ def load(
         bpe_codes: apply these codes of subword-nmt after Moses tokenization. Refused if the card names others.
         sentencepiece_model: split text by this model. Refused if the card names another.
         shortlist: file that posnet-export wrote: restrict the search to likely translations of the source words.
-        compile: compile the layers with ``torch.compile``, for GPUs: the first sentences take minutes. On CPUs with
-            ``float32`` and ``fp16`` only, in which weights are then not packed.
         onnx: translate with the graphs that ``posnet-export --onnx`` wrote into the folder, by onnxruntime.
 
     Raises:
         UsageError: a file is missing, damaged or of another model, or an argument is not allowed.
     """
     with called_from_python(input="translate"):
-        several = [paths] if isinstance(paths, str | Path) else paths
-        is_list = isinstance(several, Sequence) and all(isinstance(path, str | Path) and path != "" for path in several)
-        if not is_list or not several:
-            raise UsageError(f"paths {paths!r:.50}: give the path of a model, or a list of paths.")
-        refuse_meta(options.get("device"))
-        return TranslationModel(several, LoadOptions(data=data, **options))
+        return load_searchable(TranslationModel, paths, {"data": data, **options})

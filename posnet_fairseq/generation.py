@@ -9,15 +9,14 @@ Example::
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Unpack, overload
 
-from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadArguments, LoadOptions, refuse_meta
-from posnet_fairseq.inference.search.search_settings import OF_TEXTS, SETTINGS
-from posnet_fairseq.inference.searchable import SearchableLanguageModel, SearchArguments, results
+from posnet_fairseq.inference.options import MAX_TOKENS, LoadArguments
+from posnet_fairseq.inference.search.search_settings import SETTINGS, SearchArguments
+from posnet_fairseq.inference.searchable import SearchableLanguageModel, load_searchable
 from posnet_fairseq.inference.translation import Translation
-from posnet_fairseq.shared.errors import UsageError, called_from_python, refuse_unknown_arguments
+from posnet_fairseq.shared.errors import called_from_python, refuse_unknown_arguments
 
 __all__ = ["TextModel", "load_language_model"]
 
@@ -73,8 +72,7 @@ class TextModel(SearchableLanguageModel):
             UsageError: `lines` is not text, an argument is out of range, or a beginning is too long.
         """
         with called_from_python():
-            translator = self.translator(replace(OF_TEXTS, **settings), 1 if nbest is None else nbest)
-            return results(lines, translator, nbest, max_tokens)
+            return self.results(lines, settings, nbest, max_tokens)
 
 
 @refuse_unknown_arguments(LoadArguments.__annotations__)
@@ -89,7 +87,4 @@ def load_language_model(
         UsageError: a file is missing, damaged or of another model, or an argument is not allowed.
     """
     with called_from_python(input="generate"):
-        if not isinstance(path, str | Path) or path == "":
-            raise UsageError(f"path {path!r:.50}: give the path of a checkpoint or model folder.")
-        refuse_meta(options.get("device"))
-        return TextModel([path], LoadOptions(data=data, **options))
+        return load_searchable(TextModel, path, {"data": data, **options})

@@ -100,7 +100,6 @@ class CrossbarTranslation:
         self._pipeline = choose_pipeline(folder, self.vocabulary.languages, **experiment.text)
         self.lowercase = (folder / CARD).exists() and DatasetCard.read(folder).is_lowercase(self.vocabulary.target_lang)
         self.settings = SearchSettings(**recorded if beam is None else {**recorded, "beam": beam})
-        self.settings.check(len(self.vocabulary.target_dictionary))
         self._batches = Batches(lines, self._translator(self._digital))
         source = max((len(tokens) for batch in self._batches for tokens in batch.sources), default=1)
         target = int(self.settings.max_len_a * source + self.settings.max_len_b) + 1

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from posnet_fairseq.bench.printed_tables import MIB, Measurements
-from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadOptions
+from posnet_fairseq.inference.options import MAX_TOKENS, LoadOptions
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import how_to_install

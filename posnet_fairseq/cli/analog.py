@@ -4,7 +4,7 @@ import argparse
 import json
 
 from posnet_fairseq.analog import hardware
-from posnet_fairseq.inference.search_options import add_text_options, text_options
+from posnet_fairseq.inference.options import add_text_options, text_options
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import a_path, check_folder, check_stdout, path_text

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from posnet_fairseq.inference.search.search_settings import ENTRY, RECORDED, SETTINGS, SearchSettings
+from posnet_fairseq.inference.search.search_settings import ENTRY, RECORDED, SETTINGS, SearchSettings, given_settings
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError, counted, flag
 from posnet_fairseq.shared.files import path_text
@@ -21,7 +21,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=path_text, required=True, help="the checkpoint to write")
     search = parser.add_argument_group("search settings to record in it: the defaults of posnet-translate")
     for name in RECORDED:
-        search.add_argument(flag(name), type=type(getattr(SearchSettings(), name)), help=SETTINGS[name][2])
+        search.add_argument(flag(name), type=type(SETTINGS[name].default), help=SETTINGS[name].metadata["help"])
     return parser
 
 
@@ -32,8 +32,8 @@ def main(options: argparse.Namespace) -> None:
 
     from posnet_fairseq.inference import averaging, checkpoints
 
-    given = {name: getattr(options, name) for name in RECORDED if getattr(options, name) is not None}
-    SearchSettings(**given).check()
+    recorded = given_settings(options)
+    SearchSettings(**recorded)  # refuses what no search takes
     folder, out = Path(options.folder), Path(options.out)
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such directory. Give the --save-dir of a run.")
@@ -53,8 +53,8 @@ def main(options: argparse.Namespace) -> None:
         )
     for note in filter(None, notes):
         print(f"posnet-average: {note}", file=sys.stderr)
-    if given:
-        state["extra_state"][ENTRY] = given
+    if recorded:
+        state["extra_state"][ENTRY] = recorded
     checkpoints.write_checkpoint(state, out)
     for checkpoint in chosen:
         valid = "" if checkpoint.valid is None else f", validation {checkpoint.metric} {checkpoint.valid:.4f}"

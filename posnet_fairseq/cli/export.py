@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from posnet_fairseq.inference.arguments import CTRANSLATE2, SHORTLIST
-from posnet_fairseq.inference.search_options import add_text_options
+from posnet_fairseq.inference.options import CTRANSLATE2, SHORTLIST, add_text_options
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.files import LARGE, a_path, check_place, path_text

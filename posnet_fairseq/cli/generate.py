@@ -2,12 +2,10 @@
 
 import argparse
 
-from posnet_fairseq.inference.arguments import MAX_TOKENS_LIMITS, PROCESSES_LIMITS
+from posnet_fairseq.inference.options import add_search_options, check_search_options
 from posnet_fairseq.inference.search.search_settings import OF_TEXTS
-from posnet_fairseq.inference.search_options import add_search_options, settings_of
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.files import path_text
-from posnet_fairseq.shared.schema import check_numbers
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -28,8 +26,7 @@ def _parser() -> argparse.ArgumentParser:
 @parsed_by(_parser, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-generate."""
-    settings_of(options).check()
-    check_numbers(options, max_tokens=MAX_TOKENS_LIMITS, processes=PROCESSES_LIMITS)
+    check_search_options(options)
     from posnet_fairseq.inference.translating import translate
 
     translate(options, "posnet-generate")

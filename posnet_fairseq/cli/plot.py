@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
-from posnet_fairseq.inference.search_options import add_text_options, text_options
+from posnet_fairseq.inference.options import add_text_options, text_options
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import a_path, check_folder, path_text

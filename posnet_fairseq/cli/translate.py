@@ -2,13 +2,11 @@
 
 import argparse
 
-from posnet_fairseq.inference.arguments import MAX_TOKENS_LIMITS, ON_LONG, PROCESSES_LIMITS
+from posnet_fairseq.inference.options import ON_LONG, add_load_options, add_search_options, check_search_options
 from posnet_fairseq.inference.search.search_settings import SETTINGS, SearchSettings
-from posnet_fairseq.inference.search_options import add_search_options, settings_of
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import path_text
-from posnet_fairseq.shared.schema import check_numbers
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,12 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         "The command stops before it translates anything of a window of 4,000 lines; with --stream, it translates the "
         "lines before that one",
     )
-    parser.add_argument(
-        "--shortlist",
-        type=path_text,
-        help="search only among the likely target words for the source words of a batch, from a file of posnet-export "
-        "--shortlist-from. Faster, and less exact (default: all words)",
-    )
+    add_load_options(parser, "shortlist")
     how = parser.add_mutually_exclusive_group()
     how.add_argument(
         "--stream",
@@ -92,8 +85,7 @@ def _parser() -> argparse.ArgumentParser:
 @parsed_by(_parser, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-translate."""
-    settings_of(options).check()
-    check_numbers(options, max_tokens=MAX_TOKENS_LIMITS, processes=PROCESSES_LIMITS)
+    check_search_options(options)
     for name in (*SETTINGS, "nbest", "shortlist") if options.score_translations else ():
         if name != "lenpen" and getattr(options, name) not in (None, getattr(SearchSettings, name, None)):
             raise UsageError(

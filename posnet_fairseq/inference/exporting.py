@@ -11,11 +11,10 @@ import torch
 
 from posnet_fairseq import __version__
 from posnet_fairseq.inference import checkpoints, ctranslate2_export, stored_energies
-from posnet_fairseq.inference.arguments import CTRANSLATE2, SHORTLIST
 from posnet_fairseq.inference.checkpoints import State, Weights, is_language_model
 from posnet_fairseq.inference.model_folder import plugin_of, read_model, write_model
 from posnet_fairseq.inference.model_loading import build_model, weights_of
-from posnet_fairseq.inference.search_options import text_options
+from posnet_fairseq.inference.options import CTRANSLATE2, SHORTLIST, text_options
 from posnet_fairseq.inference.shortlist import make_shortlist
 from posnet_fairseq.inference.vocabularies import read_vocabulary, refuse_other_dictionaries
 from posnet_fairseq.shared.errors import UsageError, about, counted, flag

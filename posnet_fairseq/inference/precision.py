@@ -4,13 +4,10 @@ from typing import Any
 
 import torch
 
-from posnet_fairseq.inference.arguments import ALIASES, AUTO, DTYPES
+from posnet_fairseq.inference.options import ALIASES, AUTO, DTYPES
 from posnet_fairseq.inference.packing import pack
 from posnet_fairseq.inference.stored_energies import precompute
-from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer
 from posnet_fairseq.shared.errors import UsageError, option
-from posnet_fairseq.transformer.compiling import check_compiler, compile_layer
-from posnet_fairseq.transformer.layers import Layer
 
 _TYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -50,40 +47,18 @@ def check_device(device: str | torch.device) -> torch.device:
     return place
 
 
-def check_compile(dtype: str, device: str) -> None:
-    """Refuse to compile models in a precision, or on a type of device for which this machine has no compiler."""
-    if device == "cpu" and dtype in ("bf16", "int8"):
-        raise UsageError(
-            f"{option('compile')} with {option('dtype')} {dtype}: on CPUs their weights are packed, and torch compiles "
-            f"plain ones only. Choose float32, or leave {option('compile')} out."
-        )
-    check_compiler(device)
-
-
-def prepare_for_inference(
-    model: Any, device: torch.device, dtype: str = "float32", fast: bool = False, compile: bool = False
-) -> Any:
+def prepare_for_inference(model: Any, device: torch.device, dtype: str = "float32", fast: bool = False) -> Any:
     """Move a translation model or language model in evaluation mode to a device in a precision. It is changed.
 
     Args:
         dtype: one of :data:`DTYPES`. On a CPU bf16 and int8 are the precision of weights and of the inputs that they
             are multiplied by; all else is float32. int8 is for CPUs only.
         fast: store energies that depend on positions only as tables.
-        compile: compile the layers, whose weights are then not packed; see :func:`check_compile`.
     """
     if fast:
         precompute(model)
-    if compile:
-        mixers = [module.name for module in model.modules() if isinstance(module, OffsetMixer)]
-        if mixers:
-            # torch 2.13 does not trace their own derivatives without gradients: "save_for_backward is not defined".
-            raise UsageError(f"{option('compile')}: torch compiles {mixers[0]} in training only. Leave it out.")
-        for module in model.modules():
-            if isinstance(module, Layer):
-                compile_layer(module)
     if device.type == "cpu" and dtype != "fp16":
-        if not compile:
-            pack(model, dtype)
+        pack(model, dtype)
         # What was not packed is mapped into memory from files, which others may change.
         for tensor in (*model.parameters(), *model.buffers()):
             tensor.data = tensor.data.clone()

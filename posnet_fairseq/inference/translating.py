@@ -17,11 +17,10 @@ import torch
 
 from posnet_fairseq import __version__
 from posnet_fairseq.inference import outputs
-from posnet_fairseq.inference.arguments import AUTO, LoadOptions
 from posnet_fairseq.inference.model_folder import files_of_data, files_of_models
+from posnet_fairseq.inference.options import AUTO, LoadOptions, text_options
 from posnet_fairseq.inference.precision import check_device, resolve_dtype
-from posnet_fairseq.inference.search.search_settings import SearchSettings
-from posnet_fairseq.inference.search_options import settings_of, text_options
+from posnet_fairseq.inference.search.search_settings import SearchSettings, given_settings
 from posnet_fairseq.inference.searchable import SearchableLanguageModel, SearchableModel
 from posnet_fairseq.inference.translation import Printing, Translation
 from posnet_fairseq.inference.translator import Batch, Batches, Translator
@@ -55,13 +54,11 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     if options.device is not None:
         check_device(place)
     gpus = 1 if ":" in place else torch.cuda.device_count()
-    if device == "cuda" or options.stream or options.compile:
+    if device == "cuda" or options.stream:
         options.processes = options.processes or 1
     if device == "cuda" and options.processes > gpus:
         there = f"this machine has {counted(gpus, 'GPU')}" if place == device else f"--device {place} is one GPU"
         raise UsageError(f"--processes {options.processes}: {there}. Give at most {gpus}, or --device cpu.")
-    if device == "cpu" and options.compile and options.processes > 1:
-        raise UsageError(f"--processes {options.processes} with --compile on a CPU: leave one of the two out.")
     dtype = resolve_dtype(options.dtype, device)
     if options.dtype == AUTO:
         say(f"--dtype auto is {dtype}")
@@ -72,7 +69,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     known = {name: value for name, value in model.recorded_search.items() if name == "lenpen" or not scores}
     if open_ones := [f"{flag(name)} {value:.15g}" for name, value in known.items() if getattr(options, name) is None]:
         say(f"search settings from the model: {' '.join(open_ones)}")
-    settings = settings_of(options, model.recorded_search)
+    settings = SearchSettings(**model.recorded_search | given_settings(options))
     arguments = 1 if options.nbest is None else options.nbest, bool(options.print_alignment), scores
     translator = model.translator(settings, *arguments)
     printing = Printing(options.nbest, options.print_alignment, options.json, options.per_token, scores)
@@ -95,7 +92,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
         processes, threads = processes_and_threads(options.processes, options.input, batches)
         find: Callable[[Batch], Any] = functools.partial(timed_search, translator, threads if processes > 1 else None)
         if processes > 1 and device == "cuda":
-            load = replace(model.options, device=device, dtype=dtype)
+            load = replace(model.options, device=device)
             find = SearchOnGPU(type(model), options.checkpoint, load, (settings, *arguments), threads)
         search = ParallelSearch(find, processes, "spawn" if device == "cuda" else "fork")
         with ProgressReporter().bar("scoring" if scores else "translating", unit) as bar:
@@ -114,10 +111,10 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
 
 def _load(options: argparse.Namespace, device: str, dtype: str) -> SearchableModel:
     """Return the models of a command line."""
-    same = {name: getattr(options, name) for name in ("data", "fast", "shortlist", "compile")}
+    same = {name: getattr(options, name) for name in ("data", "fast", "shortlist")}
     load = LoadOptions(device=device, dtype=dtype, **same, **text_options(options))
     if device == "cuda" and options.processes > 1:  # this process translates nothing, with a model without weights
-        load = replace(load, device="meta", dtype="float32")
+        load = replace(load, device="meta")
     kind = SearchableLanguageModel if options.generates else SearchableModel
     return kind(options.checkpoint, load)
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from posnet_fairseq.inference.arguments import MAX_TOKENS
+from posnet_fairseq.inference.options import MAX_TOKENS
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.hypotheses import Hypothesis
 from posnet_fairseq.inference.translation import BLANK, UNSCORED, Translation, token_alignment

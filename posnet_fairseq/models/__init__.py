@@ -6,8 +6,10 @@ uncompiled.replace_compiled_code()
 
 from posnet_fairseq.fairseq_plugin import repairs  # noqa: E402, F401
 from posnet_fairseq.shared.failures import install_hook  # noqa: E402
+from posnet_fairseq.shared.torch_process import limit_product_caches  # noqa: E402
 
 install_hook()
+limit_product_caches()
 
 # Last, when fairseq is repaired: their imports register criterions, the optimizer, and the models and architectures of
 # all mixers.

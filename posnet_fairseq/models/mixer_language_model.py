@@ -9,7 +9,7 @@ from posnet_fairseq.fairseq_plugin.flags import MixerLanguageModelConfig
 from posnet_fairseq.fairseq_plugin.interface import ExplainedLoading, MixerLanguageModelDecoder, word_embedding
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.architectures import apply_gpt_arch, gpt_archs
-from posnet_fairseq.transformer.option_checks import check
+from posnet_fairseq.transformer.option_checks import checked_mixers
 
 MODEL_NAME = "mixer_language_model"
 
@@ -26,7 +26,7 @@ class MixerLanguageModel(ExplainedLoading, FairseqLanguageModel):
                 f"{MODEL_NAME} is the family of all language models, not one of them. "
                 "Give an architecture, such as --arch gpt_a_attention."
             )
-        mixers = check(cfg)
+        mixers = checked_mixers(cfg)
         dictionary = task.target_dictionary
         if len(dictionary) < len(task.source_dictionary):
             raise UsageError(

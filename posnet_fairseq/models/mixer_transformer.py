@@ -17,7 +17,7 @@ from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.architectures import apply_arch, archs
 from posnet_fairseq.transformer.length_ratio_option import parse
-from posnet_fairseq.transformer.option_checks import check
+from posnet_fairseq.transformer.option_checks import checked_mixers
 from posnet_fairseq.transformer.placement import places, reads_length_ratio
 
 MODEL_NAME = "mixer_transformer"
@@ -38,7 +38,7 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
                 f"{MODEL_NAME} is the family of all architectures, not one of them. "
                 "Give one with a size, such as --arch rposnet_base."
             )
-        mixers = check(cfg)
+        mixers = checked_mixers(cfg)
         check_weight_noise(cfg)
         source, target = task.source_dictionary, task.target_dictionary
         if cfg.share_all_embeddings:

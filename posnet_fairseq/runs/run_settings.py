@@ -139,7 +139,7 @@ class TrainingSettings(Settings):
                 f"goes on for {self.average - 1} validations at least. Give that or more, or a smaller --average.",
             )
         # The model records them: what no search takes would end the run after its training.
-        SearchSettings(self.beam, float(self.lenpen), float(self.max_len_a), self.max_len_b).check()
+        SearchSettings(self.beam, float(self.lenpen), float(self.max_len_a), self.max_len_b)
         if re.search(r"[\"'\\]", self.options):
             refuse("options", self.options, "quotes are not understood there. Give words between spaces.")
         for word in filter(_OWN.fullmatch, self.options.split()):

@@ -15,6 +15,7 @@ from types import FrameType
 
 from posnet_fairseq.shared.errors import UsageError, visible
 from posnet_fairseq.shared.failures import explain
+from posnet_fairseq.shared.torch_process import limit_product_caches
 
 NO_READER = 141  # the code of a program ended by SIGPIPE
 INTERRUPTED = 130  # of one ended by SIGINT
@@ -36,6 +37,7 @@ def command(main: Main) -> Callable[..., None]:
         has_a_process = arguments is None
         if has_a_process:
             gc.set_threshold(_OBJECTS)
+            limit_product_caches()
         logging.getLogger().setLevel(logging.WARNING)  # fairseq's modules lower it
         _repair_streams(sys.argv[1:] if arguments is None else arguments)
         if not os.environ.get("COLUMNS", "").strip("0"):  # in 0 columns nothing would be printed

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.torch_process import end_threads
 from posnet_fairseq.shared.user_dir import UserDirs
 
 FEWER_WORKERS = "Run again with fewer --workers; what is done is kept."
@@ -60,8 +61,8 @@ def in_order(
     Only a few items are held at a time. Items and results are pickled; 1 process computes in this one.
 
     Args:
-        start: ``fork`` shares imported modules and existing objects, also models, since ``inference/searchable.py``
-            ends torch's threads before a fork. ``spawn``, for functions that compute on GPUs, pickles the function.
+        start: ``fork`` shares imported modules and existing objects, also models: torch's threads are ended before.
+            ``spawn``, for functions that compute on GPUs, pickles the function.
         advice: what to do if a process was killed.
 
     Raises:
@@ -173,7 +174,9 @@ def _workers(
     any case, and starts no processes with multiprocessing.
     """
     context = multiprocessing.get_context(start)
-    if start == "spawn":
+    if start == "fork":
+        end_threads()
+    else:
         resource_tracker.ensure_running()  # a process of Python, which lets Ctrl-C through when it starts
     workers = [_Worker() for _ in range(processes)]
     try:

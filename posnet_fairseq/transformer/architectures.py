@@ -10,7 +10,7 @@ from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer, mixer_names, option_fields
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.transformer.model_options import language_model_fields, translation_model_fields
-from posnet_fairseq.transformer.option_checks import check
+from posnet_fairseq.transformer.option_checks import checked_mixers
 from posnet_fairseq.transformer.placement import (
     is_listed,
     mixers_at,
@@ -73,7 +73,7 @@ def apply_arch(cfg: Any, mixer: str, size: str) -> None:
             f"--length-ratio {cfg.length_ratio}: --cross-mixer {cfg.cross_mixer} does not read it. Leave it out or "
             "choose another mixer there."
         )
-    check(cfg)
+    checked_mixers(cfg)  # refuses what makes no model, before any data is read
 
 
 def apply_gpt_arch(cfg: Any, mixer: str, size: str) -> None:
@@ -93,7 +93,7 @@ def apply_gpt_arch(cfg: Any, mixer: str, size: str) -> None:
     _complete(cfg, values, language_model_fields(), lambda _, option: getattr(shape, option.name, option.default))
     if position_kind(cfg, "decoder") != "none":
         _fill(cfg, {"position_embedding": "learned"})
-    check(cfg)
+    checked_mixers(cfg)  # refuses what makes no model, before any data is read
 
 
 def _check_task(cfg: Any, option: str, what: str, task: str) -> None:

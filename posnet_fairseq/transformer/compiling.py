@@ -6,9 +6,9 @@ import tempfile
 import torch
 from torch import nn
 
-from posnet_fairseq.shared.errors import UsageError, option
+from posnet_fairseq.shared.errors import UsageError
 
-# Layers of all kinds share a count of graphs, and each kind has some: with padding, without, for the first step.
+# Layers of all kinds share a count of graphs, and each kind has some: with padding and without.
 _MOST_GRAPHS = 64
 
 
@@ -18,11 +18,11 @@ def check_compiler(device: str) -> None:
         torch.compile(lambda x: x + 1, dynamic=True)(torch.ones(2, device=device))
     except Exception as error:
         if device == "cpu" and (space := path_with_space()):
-            raise UsageError(f"{option('compile')}: {space[0]}. To fix it, {space[1]}.") from error
+            raise UsageError(f"--compile: {space[0]}. To fix it, {space[1]}.") from error
         needed = "a C++ compiler and Python's headers" if device == "cpu" else "Triton and a C compiler"
         raise UsageError(
-            f"{option('compile')}: torch could not compile a function on this machine, which takes {needed}. Install "
-            f"them (on Debian and Ubuntu: build-essential and python3-dev), or leave {option('compile')} out."
+            f"--compile: torch could not compile a function on this machine, which takes {needed}. Install "
+            f"them (on Debian and Ubuntu: build-essential and python3-dev), or leave --compile out."
         ) from error
 
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from posnet_fairseq.transformer.decoder import Decoder, LanguageModel
 from posnet_fairseq.transformer.encoder import Encoder
 from posnet_fairseq.transformer.length_ratio_option import UNKNOWN, parse
-from posnet_fairseq.transformer.option_checks import check
+from posnet_fairseq.transformer.option_checks import checked_mixers
 from posnet_fairseq.transformer.placement import reads_length_ratio
 
 PADDING = 1  # the id of the padding symbol in fairseq's dictionaries
@@ -28,7 +28,7 @@ class Transformer(nn.Module):
 
 def build_transformer(cfg: Any, source_words: int, target_words: int) -> Transformer:
     """Return a model with random weights for dictionaries of these sizes; `cfg` is as :func:`apply_arch` left it."""
-    mixers = check(cfg)
+    mixers = checked_mixers(cfg)
     source = word_embedding(source_words, cfg.encoder_embed_dim)
     target = source if cfg.share_all_embeddings else word_embedding(target_words, cfg.decoder_embed_dim)
     ratio = (parse(cfg.length_ratio) or UNKNOWN) if reads_length_ratio(cfg) else None
@@ -37,7 +37,7 @@ def build_transformer(cfg: Any, source_words: int, target_words: int) -> Transfo
 
 def build_language_model(cfg: Any, words: int) -> LanguageModel:
     """Return a model with random weights for a dictionary of this size; `cfg` is as :func:`apply_gpt_arch` left it."""
-    mixers = check(cfg)
+    mixers = checked_mixers(cfg)
     return LanguageModel(cfg, word_embedding(words, cfg.decoder_embed_dim), PADDING, mixers["decoder"])
 
 

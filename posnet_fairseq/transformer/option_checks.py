@@ -19,8 +19,8 @@ from posnet_fairseq.transformer.placement import (
 )
 
 
-def check(cfg: Any) -> dict[str, list[MixerSettings]]:
-    """Refuse options that make no model, before any data is read; return the settings of its mixers by place."""
+def checked_mixers(cfg: Any) -> dict[str, list[MixerSettings]]:
+    """Return the settings of a model's mixers by place; refuse options that make no model."""
     sides = dict.fromkeys(map(side_of, places(cfg)))
     for name in ("dropout", "activation_dropout", *(f"{side}_layerdrop" for side in sides)):
         check_probability(name, getattr(cfg, name))

@@ -57,7 +57,6 @@ MENTIONS = {
     "posnet-run quickstart",
     "posnet-run study",
     "posnet-run tune",
-    "posnet-translate --compile",
     "posnet-translate --dtype bf16",
     "posnet-translate --fast",
     "posnet-translate --processes 4",

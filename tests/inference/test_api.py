@@ -13,7 +13,8 @@ from posnet_fairseq import api
 from posnet_fairseq.cli import export, translate
 from posnet_fairseq.generation import load_language_model
 from posnet_fairseq.inference.model_folder import files_of_data
-from posnet_fairseq.inference.search.search_settings import SearchSettings
+from posnet_fairseq.inference.options import LoadOptions, TranslationLoadArguments
+from posnet_fairseq.inference.search.search_settings import SearchArguments, SearchSettings
 from posnet_fairseq.shared.errors import UsageError
 from support import documents
 from support.checkpoints import checkpoint, language_model_checkpoint
@@ -99,16 +100,18 @@ def test_a_translation_begins_as_it_must(model):
     assert of_all == model.translate(lines, beam=2, max_len_b=9, prefix=["w12"] * 3)
 
 
-def test_settings_of_the_search_are_arguments():
+def test_settings_are_arguments():
     """The types that mypy is told of are those of the settings."""
-    settings = {setting.name: setting.type for setting in dataclasses.fields(SearchSettings)}
-    assert settings == get_type_hints(api.SearchArguments)
+    for settings, arguments in ((SearchSettings, SearchArguments), (LoadOptions, TranslationLoadArguments)):
+        types = {setting.name: setting.type for setting in dataclasses.fields(settings)}
+        told = get_type_hints(arguments, localns={"torch": torch})
+        assert types | {"device": None, "data": None} == told | {"device": None, "data": None}
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"on_long": "cut"}, "on_long 'cut': choose one of error, truncate, skip"),
+        ({"on_long": "cut"}, "on_long cut: choose one of error, truncate, skip"),
         ({"nbest": 5, "beam": 4}, "nbest 5: give 1 or more, and at most 4"),
         ({"sampling": 1}, "sampling 1: give True or False"),
         ({"sampling_topk": 3}, "sampling_topk 3: beam search does not read it. Give sampling too"),

@@ -303,7 +303,7 @@ def test_graphs_in_the_folder(data, capsys):
     assert repr(int8._models[0]) == "OnnxModel(int8, at most 24 source and 24 target tokens)"
     assert len(int8.translate(lines, beam=2, max_len_b=10)) == 300
     for options, says in (
-        ({"paths": [folder, folder]}, "onnx True: it takes one folder, on the CPU, without fast and compile"),
+        ({"paths": [folder, folder]}, "onnx True: it takes one folder, on the CPU, without fast"),
         ({"fast": True}, "onnx True: it takes one folder"),
         ({"dtype": "bf16"}, "onnx True and dtype bf16: the graphs have float32 and int8"),
         ({"paths": path}, "graphs.json: there is no such file"),

@@ -15,7 +15,7 @@ import torch
 from posnet_fairseq import api
 from posnet_fairseq.cli import translate
 from posnet_fairseq.inference import translating
-from posnet_fairseq.inference.arguments import LoadOptions
+from posnet_fairseq.inference.options import LoadOptions
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.searchable import SearchableModel
 from posnet_fairseq.inference.translating import SearchOnGPU, processes_and_threads, timed_search
@@ -185,12 +185,6 @@ def test_by_default_processes_find_the_same(translated, monkeypatch):
     assert processes == [2]
 
 
-def test_no_processes_that_compile_on_cpus(translated, capsys):
-    words = "--compile --processes 2 --device cpu".split()
-    said = refused(capsys, lambda words: translated(*words), *words)
-    assert "--processes 2 with --compile on a CPU: leave one of the two out." in said
-
-
 MANY_SOURCES = """
 import resource
 import torch
@@ -246,11 +240,11 @@ def test_processes_on_gpus_load_the_models_on_their_own(small_model, monkeypatch
 
 @pytest.mark.thorough  # 2 s
 def test_only_the_processes_that_translate_need_a_device_for_the_precision(translated, tmp_path, monkeypatch):
-    """As with two GPUs, and nothing to translate: CPUs do not compile models in bf16."""
+    """As with two GPUs, and nothing to translate: what is refused on a CPU is not refused in this process."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
     (tmp_path / "in").write_text("\n")
-    assert translated("--processes", "2", "--compile", "--dtype", "bf16") == [""]
+    assert translated("--processes", "2", "--dtype", "bf16") == [""]
 
 
 def test_beginnings(translated, tmp_path):

@@ -18,17 +18,48 @@ def run(program, *arguments):
     return done.stdout.split()
 
 
+IMPORT = """
+import os, sys
+import torch
+
+def state():
+    return dict(os.environ), torch.get_num_threads(), torch.get_num_interop_threads(), sys.excepthook
+
+hooks = []
+os.register_at_fork = lambda **_: hooks.append(sys._getframe(1).f_globals["__name__"])
+before = state()
+import posnet_fairseq as posnet
+for name in posnet.__all__:
+    getattr(posnet, name)
+posnet.build_mixer("attention", embed_dim=4, num_heads=2, max_positions=8)
+assert state() == before
+print([name for name in hooks if name.startswith("posnet")])
+posnet.prepare_service()
+print([name for name in hooks if name.startswith("posnet")], os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"])
+"""
+
+
+def test_importing_posnet_changes_nothing_in_a_process(monkeypatch):
+    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY")  # this process has it
+    monkeypatch.delenv("LRU_CACHE_CAPACITY")
+    assert run(IMPORT) == ["[]", "['posnet_fairseq.shared.torch_process']", "64"]
+
+
 PRODUCTS = """
 import sys
 import torch
-import posnet_fairseq
 from posnet_fairseq.inference.packing import PackedLinear
 from posnet_fairseq.ops import linear
+from posnet_fairseq.shared.command import command
 
+training = sys.argv[1] == "training"
+if training:
+    import posnet_fairseq.models  # as fairseq's commands do
+else:
+    command(lambda _: None)()  # as posnet's
 torch.set_num_threads(1)
 linear.onednn_is_faster = lambda: True
 layer = linear.Linear(256, 512)
-training = sys.argv[1] == "training"
 layer = layer if training else PackedLinear(layer)
 
 def mebibytes():
@@ -58,6 +89,7 @@ import os, signal, sys
 import torch
 import posnet_fairseq as posnet
 
+posnet.prepare_service()
 torch.set_num_threads(2)
 model = posnet.load(sys.argv[1], pretokenized=True, fast=True)
 x = torch.ones(300, 300)

@@ -111,7 +111,7 @@ def test_packed_for_inference(options, dtype):
     """8-bit weights are near enough to choose most words alike."""
     model, source, target = build(options), pad(sentences(5, 8)), pad(sentences(6, 9))
     expected = laws.decode(model, source, target)
-    packed = prepare_for_inference(model, torch.device("cpu"), dtype, False, False)
+    packed = prepare_for_inference(model, torch.device("cpu"), dtype)
     found = laws.decode(packed, source, target)
     if dtype == "float32":
         torch.testing.assert_close(found, expected, **laws.TOLERANCE)

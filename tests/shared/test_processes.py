@@ -8,7 +8,7 @@ import traceback
 import pytest
 
 from posnet_fairseq.shared.processes import elsewhere, in_order, repaired
-from support.commands import ROOT
+from support.commands import ROOT, python
 from support.signals import PATIENCE, default_signals, is_alive, wait_until
 
 CODE = """
@@ -135,6 +135,27 @@ def test_a_process_that_fails_leaves_no_lock(tmp_path):
     )
     done = run_as_file(tmp_path, text)
     assert (done.stdout, done.stderr) == ("3\n", "")
+
+
+PRODUCTS = """
+import signal
+import torch
+from posnet_fairseq.shared.processes import in_order
+
+def product(number):
+    torch.set_num_threads(2)
+    signal.alarm(30)
+    return int((number * x @ x)[0, 0])
+
+torch.set_num_threads(2)
+x = torch.ones(300, 300)
+x @ x, x.exp()  # in threads
+print(list(in_order(product, range(4), 2)))
+"""
+
+
+def test_forks_of_a_process_with_threads_of_torch_compute():
+    assert python(PRODUCTS, timeout=PATIENCE).stdout == "[0, 300, 600, 900]\n"
 
 
 def test_a_process_that_starts_leaves_interrupts_to_its_parent(tmp_path):

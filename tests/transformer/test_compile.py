@@ -1,4 +1,4 @@
-"""--compile: the same weights and translations. A backend that runs graphs as they are takes the place of torch's."""
+"""--compile: the same gradients and validation. A backend that runs graphs as they are takes the place of torch's."""
 
 import functools
 
@@ -7,17 +7,12 @@ import torch
 from fairseq import options as fairseq_options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-from posnet_fairseq import api
-from posnet_fairseq.cli import doctor, translate
+from posnet_fairseq.cli import doctor
 from posnet_fairseq.fairseq_plugin.training_options import check_training_options
-from posnet_fairseq.inference.precision import prepare_for_inference
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer import compiling
 from posnet_fairseq.transformer.compiling import check_compiler
 from support.building import MAX_POSITIONS, WORDS, build_model
-from support.checkpoints import checkpoint
-
-LINES = ["w1 w2 w3 w10", "w1", "w5 w4 w3 w2 w1 w6 w7", "w11 w12"]
 
 
 @pytest.fixture
@@ -44,7 +39,7 @@ def gradients(model, tokens):
 
 
 @pytest.mark.parametrize("mixer", ["rposnet", "attention"])
-@pytest.mark.thorough  # 20 s; quick: test_the_command_compiles
+@pytest.mark.thorough  # 20 s; quick: one mixer compiled by itself, in test_banded
 def test_training_has_equal_gradients_and_validation_is_not_compiled(graphs, mixer):
     torch.manual_seed(1)
     plain, compiled = (build_model(mixer, compile=compile).double() for compile in (False, True))
@@ -60,42 +55,6 @@ def test_training_has_equal_gradients_and_validation_is_not_compiled(graphs, mix
             torch.testing.assert_close(gradients(compiled, tokens), gradients(plain, tokens), rtol=1e-6, atol=1e-8)
         # Encoder and decoder layers, of which there are two each, have one graph, or one with and one without padding.
         assert 1 * more <= len(graphs) - before <= 2 * more
-
-
-@pytest.fixture
-def path(tmp_path):
-    return checkpoint(tmp_path / "data" / "averaged.pt", "rposnet")
-
-
-@pytest.mark.thorough  # 15 s
-def test_steps_have_graphs_for_all_positions(graphs, path):
-    model = api.load(path, pretokenized=True, compile=True)
-    steps = 20
-    for line in ("w1 w2 w3", "w4 w5 w6 w7 w8", "w9 w10"):
-        before = len(graphs)
-        model.translate(line, beam=2, min_len=steps, max_len_b=steps)
-    assert len(graphs) == before < steps / 2
-
-
-@pytest.mark.thorough  # 8 s
-def test_the_command_compiles(graphs, path, tmp_path):
-    source, output = tmp_path / "in", tmp_path / "out"
-    source.write_text("".join(f"{line}\n" for line in LINES))
-    words = [str(path), "--input", str(source), "--output", str(output), "--pretokenized", "--cpu", "--beam", "2"]
-    written = []
-    for more in ([], ["--compile"]):
-        translate.main([*words, *more])
-        written.append(output.read_text())
-    assert written[0] == written[1]
-    assert graphs
-
-
-def test_what_cannot_be_compiled_is_refused(graphs, path):
-    for dtype in ("int8", "bf16"):
-        with pytest.raises(UsageError, match=f"^compile with dtype {dtype}: on CPUs their weights are packed"):
-            api.load(path, dtype=dtype, compile=True)
-    with pytest.raises(UsageError, match="--compile: torch compiles translution in training only"):
-        prepare_for_inference(build_model("translution"), torch.device("cpu"), compile=True)
 
 
 def test_a_machine_without_compiler(monkeypatch):

@@ -46,6 +46,7 @@ class BeamSearch:
         self._shortlist = shortlist
         self._models, self._dictionary, self._settings = models, dictionary, settings
         self._nbest, self._attention = nbest, attention
+        settings.check_words(len(dictionary), f"the target dictionary has {len(dictionary)} entries")
         decoders = [getattr(model, "decoder", model) for model in models]
         self._is_language_model = not hasattr(models[0], "encoder")
         self._max_positions = min(decoder.max_positions() for decoder in decoders)
@@ -154,13 +155,8 @@ class BeamSearch:
         if self._shortlist is None:
             return None
         allowed = self._shortlist.of(sources, prefixes)
-        for name in ("beam", "sampling_topk"):
-            number = getattr(self._settings, name)
-            if number >= len(allowed):
-                raise UsageError(
-                    f"{option(name)} {number}: the shortlist has {len(allowed)} words for this batch. Give less than "
-                    f"that, or leave {option('shortlist')} out."
-                )
+        what = f"the shortlist has {len(allowed)} words for this batch"
+        self._settings.check_words(len(allowed), what, f", or leave {option('shortlist')} out")
         return allowed
 
     def _broken(self) -> UsageError:

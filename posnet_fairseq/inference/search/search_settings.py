@@ -1,8 +1,9 @@
 """The settings of a search, their limits, and those that a model records: those that it was evaluated with."""
 
+import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypedDict
 
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.schema import check_range
@@ -11,14 +12,33 @@ RECORDED = ("beam", "lenpen", "max_len_a", "max_len_b")  # what a model can reco
 ENTRY = "search"  # of a checkpoint's extra_state, and of a folder's configuration, which has these
 
 
+class SearchArguments(TypedDict, total=False):
+    """The settings of a search as keyword arguments, see :class:`SearchSettings`."""
+
+    beam: int
+    lenpen: float
+    max_len_a: float
+    max_len_b: int
+    min_len: int
+    unkpen: float
+    temperature: float
+    no_repeat_ngram_size: int
+    sampling: bool
+    sampling_topk: int
+    sampling_topp: float
+    seed: int
+
+
 def _setting(default: float, least: float, most: float, meaning: str) -> Any:
     """Return a field: other values would fill the memory, or overflow where numbers are raised to their power."""
-    return field(default=default, metadata={"limits": (least, most, meaning)})
+    return field(default=default, metadata={"limits": (least, most), "help": meaning})
 
 
 @dataclass(frozen=True)
 class SearchSettings:
     """Settings of a search: of beam search, or with `sampling` of drawing at random.
+
+    Values that are out of range, or do not go together, are a :class:`UsageError`.
 
     Attributes:
         beam: hypotheses that are kept at each step; with `sampling`, those that are drawn. 1 is greedy search.
@@ -55,20 +75,16 @@ class SearchSettings:
     )
     seed: int = _setting(1, 0, 2**63 - 1, "random seed of --sampling; equal lines get equal samples")
 
-    def check(self, words: int | None = None) -> None:
-        """Refuse settings that are out of range, or do not go together.
-
-        Args:
-            words: entries of the target dictionary, if known: the beam must be smaller.
-        """
-        for name, (least, most, _) in SETTINGS.items():
-            value, default = getattr(self, name), getattr(SearchSettings, name)
+    def __post_init__(self) -> None:
+        for name, setting in SETTINGS.items():
+            value, default = getattr(self, name), setting.default
             if not isinstance(default, bool):
+                least, most = setting.metadata["limits"]
                 check_range(option(name), value, least, most, whole=isinstance(default, int))
             elif not isinstance(value, bool):
                 raise UsageError(f"{option(name)} {value!r:.50}: give True or False.")
-        for name, rest in (("sampling_topk", 0), ("sampling_topp", 1)):
-            if getattr(self, name) != rest and not self.sampling:
+        for name in ("sampling_topk", "sampling_topp"):
+            if getattr(self, name) != SETTINGS[name].default and not self.sampling:
                 raise UsageError(
                     f"{option(name)} {getattr(self, name)}: beam search does not read it. Give {option('sampling')} "
                     "too."
@@ -76,18 +92,23 @@ class SearchSettings:
         if self.sampling_topk and self.sampling_topp < 1:
             names = option("sampling_topk"), option("sampling_topp")
             raise UsageError(f"{names[0]} {self.sampling_topk} and {names[1]} {self.sampling_topp}: give one of them.")
+
+    def check_words(self, number: int, what: str, advice: str = "") -> None:
+        """Refuse to search among no more words than there are hypotheses or samples; `what` has this `number`."""
         for name in ("beam", "sampling_topk"):
-            if words is not None and getattr(self, name) >= words:
-                raise UsageError(
-                    f"{option(name)} {getattr(self, name)}: the target dictionary has {words} entries. Give less than "
-                    "that."
-                )
+            if getattr(self, name) >= number:
+                given = f"{option(name)} {getattr(self, name)}"
+                raise UsageError(f"{given}: {what}. Give less than that{advice}.")
 
 
-# The least and the most of each setting, and what --help says of it.
-SETTINGS: dict[str, tuple[float, float, str]] = {each.name: each.metadata["limits"] for each in fields(SearchSettings)}
+SETTINGS = {setting.name: setting for setting in fields(SearchSettings)}
 # The defaults of a search for texts: a text has at most 100 tokens more than the longest beginning of its batch.
 OF_TEXTS = SearchSettings(beam=1, max_len_a=1.0, max_len_b=100)
+
+
+def given_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings of the search on a command line, by name, without those that are open."""
+    return {name: value for name in SETTINGS if (value := getattr(options, name, None)) is not None}
 
 
 def recorded_search(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,7 +118,7 @@ def recorded_search(state: Mapping[str, Any]) -> dict[str, Any]:
     problem = f"{found!r:.80}, not values of {', '.join(RECORDED)}. Take another checkpoint, or export the model again."
     try:
         if isinstance(found, Mapping) and found.keys() <= set(RECORDED):
-            SearchSettings(**found).check()
+            SearchSettings(**found)
             return dict(found)
     except UsageError as error:
         problem = f"not allowed: {error}"
