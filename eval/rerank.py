@@ -6,7 +6,7 @@ from pathlib import Path
 from posnet_eval.minimum_bayes_risk import UTILITIES, best_candidates, check_utility
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError, counted
-from posnet_fairseq.shared.files import a_path, check_place, check_stdout, save_lines
+from posnet_fairseq.shared.files import a_path, check_place, check_stdout, print_lines, write_lines
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.text.plain import read_candidates
 
@@ -47,4 +47,7 @@ def main(options: argparse.Namespace) -> None:
     report = ProgressReporter()
     with report.stage("rerank", total=len(lines)) as bar:
         chosen = list(bar.over(best_candidates(lines, options.utility)))
-    save_lines(options.output, chosen)
+    if str(options.output) == "-":
+        print_lines(chosen)
+    else:
+        write_lines(options.output, chosen)

@@ -108,8 +108,8 @@ def outcome_of(section: Section, folder: Path, again: bool) -> Outcome:
     if section.left_out:
         return Outcome("left out", section.left_out)
     script = " && ".join(section.commands)
-    stage = CommandStage(folder, section.name.replace(" ", "_"), ["bash", "-c", script])
-    if again or stage.record.content["settings"] != {"-c": script}:
+    stage = CommandStage(folder, section.name.replace(" ", "_"), ["bash", "-c", script], settings={"-c": script})
+    if again or stage.record.content["settings"] != stage.settings:
         stage.record.path.unlink(missing_ok=True)
     if not stage.is_done():
         print(f"{section.name} ...", file=sys.stderr, flush=True)

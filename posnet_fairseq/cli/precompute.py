@@ -39,4 +39,5 @@ def main(options: argparse.Namespace) -> None:
         raise UsageError(f"--data {options.data}: it is read to check --max-length. Give that too, or leave it out.")
     from posnet_fairseq.inference.precomputing import write_precomputed
 
-    write_precomputed(options)
+    arguments = options.checkpoint, options.out, options.max_length, options.data, options.or_copy
+    print("\n".join(write_precomputed(*arguments)))

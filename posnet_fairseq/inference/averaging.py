@@ -3,7 +3,7 @@
 import contextlib
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 
 from posnet_fairseq.inference import checkpoints
 from posnet_fairseq.inference.checkpoints import State, Weights
+from posnet_fairseq.inference.search.search_settings import ENTRY, SearchSettings
 from posnet_fairseq.inference.stored_energies import has_tables
 from posnet_fairseq.inference.vocabularies import data_folder, languages_of
 from posnet_fairseq.inference.weights import refuse_not_finite
@@ -34,6 +35,40 @@ class SavedCheckpoint:
     numbered: bool = True  # whether it was not only written as a copy such as checkpoint_best.pt
     seed: object = None  # --seed, None if the checkpoint does not tell
     data: Path | None = None  # directory that the run was trained on, None if the checkpoint does not tell
+
+
+def write_average(
+    folder: Path, number: int, out: Path, search: Mapping[str, Any], before_each: Callable[[], None] = lambda: None
+) -> tuple[list[str], list[str]]:
+    """Write the mean of checkpoints of a run's folder, with search settings to record; return remarks, and its lines.
+
+    ``before_each`` is called before each checkpoint; what it raises ends the work.
+    """
+    SearchSettings(**search)  # refuses what no search takes
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: there is no such directory. Give the --save-dir of a run.")
+    if is_name_of_training(out.name) and out.parent.is_dir() and out.parent.samefile(folder):
+        raise UsageError(f"--out {out} is the name of a checkpoint of the training itself. Give another name.")
+    run = numbered_checkpoints(folder)
+    checkpoints.check_output(out, "--out", [checkpoint.path for checkpoint in run])
+    chosen = choose(run, number)
+    notes = [note for note in (lost_best(run, best_of(folder)), *doubts(chosen)) if note]
+    state = average([checkpoint.path for checkpoint in chosen], before_each)
+    moving = state["extra_state"].get("moving", 0)
+    if 0 < moving < len(chosen):
+        notes.append(
+            f"only {moving} of them have moving averages (--store-ema), so the weights as they were trained are "
+            "averaged."
+        )
+    if search:
+        state["extra_state"][ENTRY] = dict(search)
+    checkpoints.write_checkpoint(state, out)
+    lines = []
+    for checkpoint in chosen:
+        valid = "" if checkpoint.valid is None else f", validation {checkpoint.metric} {checkpoint.valid:.4f}"
+        lines.append(f"{checkpoint.path} ({counted(checkpoint.updates, 'update')}{valid})")
+    of = "moving averages of the weights (--store-ema) " if moving == len(chosen) else ""
+    return notes, [*lines, f"{of}averaged into {out}"]
 
 
 def is_name_of_training(name: str) -> bool:
@@ -138,7 +173,8 @@ def choose(run: Sequence[SavedCheckpoint], number: int) -> list[SavedCheckpoint]
     return [run[index] for index in best_and_following(valid, number, any(checkpoint.maximize for checkpoint in run))]
 
 
-def average(paths: Sequence[Path]) -> State:
+@torch.no_grad()
+def average(paths: Sequence[Path], before_each: Callable[[], None] = lambda: None) -> State:
     """Return the content of a checkpoint for inference whose weights are the mean of several checkpoints of one run.
 
     Where all of them have moving averages of the weights (--store-ema), it is the mean of these. Its ``extra_state``
@@ -159,6 +195,7 @@ def average(paths: Sequence[Path]) -> State:
         names.setdefault((tensor.data_ptr(), tensor.shape), []).append(name)
     sums: dict[str, torch.Tensor] = {}
     for path in paths:
+        before_each()
         other = checkpoints.read_checkpoint(path, with_weights=False)
         if difference := _difference(paths[-1], state, path, other):
             raise UsageError(f"{difference}. Average checkpoints of one run.")

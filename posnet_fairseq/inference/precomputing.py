@@ -1,6 +1,5 @@
 """The work of posnet-precompute: a checkpoint with tables in place of energies."""
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,23 +14,23 @@ from posnet_fairseq.shared.errors import UsageError, about, flag
 from posnet_fairseq.text.binary_format import check
 
 
-def write_precomputed(options: argparse.Namespace) -> None:
-    """Write a precomputed checkpoint as the options of posnet-precompute say."""
-    path, out, length = options.checkpoint, options.out, options.max_length
+def write_precomputed(
+    path: str, out: str, length: int | None = None, data: str | None = None, or_copy: bool = False
+) -> list[str]:
+    """Write a precomputed checkpoint; return lines about it. Arguments are the options of posnet-precompute."""
     checkpoints.check_output(out, "--out", [path])
     state = checkpoints.read_checkpoint(path)
     if length is not None:
-        _check_length(length, state, options.data)
+        _check_length(length, state, data)
     with about(path):
         model: Any = build_model(state)
     if is_precomputed(model):
         raise UsageError(f"{path} is precomputed already. Translate with it as it is.")
     if not mixers_with_energies(model):
-        if options.or_copy:
+        if or_copy:
             state["extra_state"] = {**(state.get("extra_state") or {}), "copied": str(path)}
             checkpoints.write_checkpoint(state, out)
-            print(f"{path} has nothing to precompute: {out} is a copy of it.")
-            return
+            return [f"{path} has nothing to precompute: {out} is a copy of it."]
         mixers = sorted({str(module.name) for module in model.modules() if isinstance(module, TokenMixer)})
         reason = f"its mixers ({', '.join(mixers)}) make no energies from positions alone"
         raise UsageError(f"{path} has nothing to precompute: {reason}. Translate with it as it is.")
@@ -46,8 +45,7 @@ def write_precomputed(options: argparse.Namespace) -> None:
     if MIXERS in state["model"]:  # for fairseq, which compares them with the options that it is given
         weights[MIXERS] = state["model"][MIXERS]
     checkpoints.write_checkpoint(checkpoints.for_inference(state, weights, precomputed=str(path)), out)
-    print(before)
-    print(f"{out}: {parameter_count(model):,} parameters, {_size(out)}")
+    return [before, f"{out}: {parameter_count(model):,} parameters, {_size(out)}"]
 
 
 def _check_length(length: int, state: State, data: str | None) -> None:

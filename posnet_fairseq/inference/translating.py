@@ -27,7 +27,7 @@ from posnet_fairseq.inference.translator import Batch, Batches, Translator
 from posnet_fairseq.shared.errors import UsageError, counted, flag
 from posnet_fairseq.shared.files import check_place
 from posnet_fairseq.shared.line_stream import IncomingLines
-from posnet_fairseq.shared.processes import in_order, worker_number
+from posnet_fairseq.shared.processes import in_order, leave_result, worker_number
 from posnet_fairseq.shared.progress import Bar, ProgressReporter
 from posnet_fairseq.text.plain import PlainText, iterate_text
 
@@ -105,6 +105,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     rates = ""
     if lines:
         new = "new " * options.generates
+        leave_result(sentences_per_second=round(lines / search.seconds, 1))
         rates = f", {lines / search.seconds:.1f} {unit} and {tokens / search.seconds:.1f} {new}tokens a second"
     say(f"{lines} {unit.removesuffix('s') if lines == 1 else unit} in {search.seconds:.1f} s{rates}")
 

@@ -1,4 +1,4 @@
-"""Checks and repairs before a training. They import fairseq: other modules call them in a process of their own."""
+"""Checks and repairs before a training. :func:`check_trainings` imports fairseq: it is called in another process."""
 
 import argparse
 import contextlib
@@ -6,11 +6,13 @@ import io
 import logging
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from posnet_fairseq.inference.checkpoints import load_content, read_checkpoint
 from posnet_fairseq.inference.stored_energies import parameter_count
 from posnet_fairseq.runs.training import Training, most_kept
 from posnet_fairseq.shared.disk import refuse_too_little_disk
@@ -19,6 +21,7 @@ from posnet_fairseq.shared.failures import explain
 from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.progress import amount, shown
 from posnet_fairseq.shared.user_dir import import_user_dir
+from posnet_fairseq.text.card import CARD
 
 # Options in which a training may differ from the checkpoint that it begins with: they say how a model is trained, where
 # it was, or are looked at with the weights.
@@ -38,44 +41,60 @@ FREE = (
 BYTES = 12  # of a parameter in a checkpoint: itself and Adam's two moments, in float32
 
 
-def check(training: Training, average: int, others: Sequence[Path]) -> tuple[list[str], list[str]]:
-    """Check a training, and repair what a killed one left; return more arguments, and remarks for the user.
+@dataclass(frozen=True)
+class Checked:
+    """What fairseq makes of the options of a training: the parameters of its model, and its learning rates."""
+
+    parameters: int
+    schedule: Mapping[str, Any]
+
+
+def check_trainings(trainings: Mapping[str, Sequence[str]]) -> dict[str, Checked]:
+    """Refuse arguments of fairseq-train, by system, that it would refuse; return what it makes of the others.
+
+    Where the data are not prepared yet, only the options are checked, and nothing is returned.
+    """
+    from omegaconf import OmegaConf
+
+    from posnet_fairseq.fairseq_plugin.training_options import check_training_options
+
+    checked = {}
+    for name, arguments in trainings.items():
+        with about(name), _silence():
+            cfg = configuration(arguments)
+            check_training_options(cfg)
+            if (Path(cfg.task.data) / CARD).exists():
+                model = build(cfg)
+                if beginning := cfg.checkpoint.finetune_from_model:
+                    check_beginning(Path(beginning), model, cfg)
+                schedule: Any = OmegaConf.to_container(cfg.lr_scheduler, resolve=True)
+                checked[name] = Checked(parameter_count(model), schedule)
+    return checked
+
+
+def make_ready(
+    training: Training, checked: Checked, average: int, others: Sequence[Path]
+) -> tuple[list[str], list[str]]:
+    """Repair what a killed training left, and refuse to go on as it cannot; return more arguments, and remarks.
 
     ``others`` are folders of checkpoints of runs that train on the same disk.
     """
-    from posnet_fairseq.fairseq_plugin.training_options import check_training_options
-    from posnet_fairseq.inference.checkpoints import read_checkpoint
-
-    with _silence():
-        model, cfg = build(training.arguments)
-        check_training_options(cfg)
-        size = parameter_count(model)
-        folder = Path(cfg.checkpoint.save_dir)
-        added, remarks, last = [], repair(folder), folder / "checkpoint_last.pt"
-        if last.exists():
-            before = read_checkpoint(last, with_weights=False)["cfg"]
-            refuse_other_schedule(before, cfg)
-            # fairseq remembers how many batches of the epoch each process has had: it would skip others, or fail.
-            batches = before["distributed_training"]["distributed_world_size"], before["dataset"]["max_tokens"]
-            if batches != (training.world, cfg.dataset.max_tokens):
-                added = ["--reset-dataloader"]
-                again = "other batches than before, so the data begin again with the first epoch's."
-                remarks.append(f"{shown(folder)}: {again}")
-        elif cfg.checkpoint.finetune_from_model:
-            check_beginning(Path(cfg.checkpoint.finetune_from_model), model, cfg)
-        numbered = cfg.optimization.max_update // cfg.checkpoint.save_interval_updates
-        numbered += bool(cfg.checkpoint.finetune_from_model)  # its beginning is saved, too
-        check_disk(folder, size, most_kept(average, numbered), others)
-        return added, remarks
-
-
-def try_options(systems: Mapping[str, Sequence[str]]) -> None:
-    """Refuse arguments of systems, by their names, that fairseq-train would refuse."""
-    from posnet_fairseq.fairseq_plugin.training_options import check_training_options
-
-    for name, arguments in systems.items():
-        with about(name), _silence():
-            check_training_options(configuration(arguments))
+    folder, updates = Path(training.value("--save-dir")), int(training.value("--max-update"))
+    interval, tokens = int(training.value("--save-interval-updates")), training.value("--max-tokens")
+    added, remarks, last = [], repair(folder), folder / "checkpoint_last.pt"
+    if last.exists():
+        before = read_checkpoint(last, with_weights=False)["cfg"]
+        refuse_other_schedule(before, checked.schedule, updates)
+        # fairseq remembers how many batches of the epoch each process has had: it would skip others, or fail.
+        batches = before["distributed_training"]["distributed_world_size"], before["dataset"]["max_tokens"]
+        if batches != (training.world, int(tokens) if tokens else None):
+            added = ["--reset-dataloader"]
+            again = "other batches than before, so the data begin again with the first epoch's."
+            remarks.append(f"{shown(folder)}: {again}")
+    # The beginning of a fine-tuning is saved, too.
+    numbered = updates // interval + ("--finetune-from-model" in training.arguments)
+    check_disk(folder, checked.parameters, most_kept(average, numbered), others)
+    return added, remarks
 
 
 @contextlib.contextmanager
@@ -127,14 +146,13 @@ def configuration(arguments: Sequence[str]) -> Any:
     return convert_namespace_to_omegaconf(parse(arguments))
 
 
-def build(arguments: Sequence[str]) -> tuple[torch.nn.Module, Any]:
-    """Return the model, on the meta device, and its configuration."""
+def build(cfg: Any) -> torch.nn.Module:
+    """Return the model of a configuration, on the meta device."""
     from fairseq import tasks
 
-    cfg = configuration(arguments)
     task = tasks.setup_task(cfg.task)
     with torch.device("meta"):
-        return task.build_model(cfg.model), cfg
+        return task.build_model(cfg.model)
 
 
 def repair(folder: Path) -> list[str]:
@@ -160,8 +178,6 @@ def repair(folder: Path) -> list[str]:
 
 def damage(checkpoint: Path) -> str:
     """Return a sentence about damage to the bytes of a checkpoint, "" if there is none."""
-    from posnet_fairseq.inference.checkpoints import load_content
-
     try:
         load_content(checkpoint, with_tensors=True)
     except DamagedError as error:
@@ -171,7 +187,7 @@ def damage(checkpoint: Path) -> str:
 
 def check_beginning(path: Path, model: torch.nn.Module, cfg: Any) -> None:
     """Refuse a checkpoint whose weights are not those of a training's model, on the meta device, which is changed."""
-    from posnet_fairseq.inference.checkpoints import known_options, model_arch, read_checkpoint
+    from posnet_fairseq.inference.checkpoints import known_options, model_arch
     from posnet_fairseq.inference.stored_energies import has_tables
     from posnet_fairseq.inference.vocabularies import read_vocabulary, refuse_other_dictionaries
     from posnet_fairseq.registry import option_fields
@@ -200,15 +216,13 @@ def check_beginning(path: Path, model: torch.nn.Module, cfg: Any) -> None:
         model.load_state_dict(state["model"])
 
 
-def refuse_other_schedule(before: Mapping[str, Any], cfg: Any) -> None:
+def refuse_other_schedule(before: Mapping[str, Any], schedule: Mapping[str, Any], length: int) -> None:
     """Refuse to lengthen a training, configured ``before``, if its learning rates depend on its length: they jump."""
-    from omegaconf import OmegaConf
-
-    earlier, length = before["optimization"]["max_update"], cfg.optimization.max_update
-    if earlier != length and before["lr_scheduler"] != OmegaConf.to_container(cfg.lr_scheduler, resolve=True):
+    earlier = before["optimization"]["max_update"]
+    if earlier != length and before["lr_scheduler"] != schedule:
         raise UsageError(
             f"--updates {length}: the training was begun with {earlier}, and the learning rates of --lr-scheduler "
-            f"{cfg.lr_scheduler._name} depend on that number. Train anew, under another --name."
+            f"{schedule['_name']} depend on that number. Train anew, under another --name."
         )
 
 

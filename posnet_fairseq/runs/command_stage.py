@@ -16,66 +16,32 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+from posnet_fairseq.runs import earlier_records
 from posnet_fairseq.shared.common_options import FAIRSEQS
-from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.errors import UsageError, last_error
-from posnet_fairseq.shared.processes import ending_with_this, repaired
+from posnet_fairseq.shared.processes import RESULT, repaired, start
 from posnet_fairseq.shared.progress import Bar, ProgressReporter, shown
-from posnet_fairseq.shared.records import Record, are_intact, describe, installed_versions
+from posnet_fairseq.shared.records import Record, are_intact, describe, installed_versions, read_json
 from posnet_fairseq.shared.stages import exclusive_lock
 
-DONE = " is done"  # said of a stage that was finished before
 PATIENCE = 10.0  # seconds to wait for a run's folder: processes that load data outlive a killed training by some
 STEP = 0.5  # seconds between two looks at a command that runs
 PACKAGES = ("posnet", *FAIRSEQS, "torch", "numpy", "sentencepiece", "subword-nmt", "sacrebleu")
 # Variables of commands, unless they are set: memory in large pages where Linux gives them to programs that ask; logs in
 # UTF-8 in any locale.
 VARIABLES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "PYTHONIOENCODING": "utf-8:backslashreplace"}
-# Options that say where and how fast a command computes, not what: a run may go on with others.
-FREE = (
-    *("--cpu", "--bf16", "--fp16", "--ddp-backend", "--distributed-backend", "--distributed-world-size"),
-    *("--load-checkpoint-on-all-dp-ranks", "--max-tokens", "--update-freq", "--tensorboard-logdir", "--num-workers"),
-    *("--processes", "--reset-dataloader", "--compile", "--wandb-project"),
-    "--finetune-from-model",  # a path: what the file has is recorded
-)
-# Values that mean the same: earlier versions trained with fairseq's own, which compute the same.
-SAME = {
-    ("--optimizer", "fused_adam"): "adam",
-    ("--criterion", f"{PREFIX}label_smoothed_cross_entropy"): "label_smoothed_cross_entropy",
-    ("--criterion", f"{PREFIX}cross_entropy"): "cross_entropy",
-}
+
+
+class Diverged(UsageError):
+    """The failure of a training whose gradients became infinite or NaN."""
 
 
 def last_attempt(log: Path | str) -> str:
     """Return the output of the last attempt at a stage, without the command in front."""
     text = "\n" + Path(log).read_text(encoding="utf-8", errors="replace")
     return text.rpartition("\n$ ")[2].partition("\n")[2]
-
-
-def settings_of(
-    command: Sequence[str], more: Mapping[str, str] | None = None, places: Mapping[str, object] | None = None
-) -> dict[str, str]:
-    """Return the options that the outcome of a command depends on, by name, without :data:`FREE`.
-
-    A switch has the value "", other arguments are called "argument 1", "argument 2" ... ``more`` are values that are
-    not among the arguments. The names of places stand for folders, which may be moved.
-    """
-    settings: dict[str, str] = {}
-    name = None
-    for argument in command[1:]:
-        for place, folder in (places or {}).items():
-            argument = re.sub(rf"(^|=){re.escape(str(folder))}(?=/|$)", rf"\1{place}", argument)
-        if re.match(r"--?[A-Za-z]", argument):
-            name = argument
-            settings[name] = ""
-        elif name is not None:
-            settings[name] = f"{settings[name]} {argument}".strip()
-        else:
-            settings[f"argument {len(settings) + 1}"] = argument
-    settings |= more or {}
-    return {name: SAME.get((name, value), value) for name, value in settings.items() if name not in FREE}
 
 
 def surroundings(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -114,28 +80,41 @@ class Work:
         environment: variables of commands, besides those of this process.
         others: folders of runs that train meanwhile on the same disk.
         stopped: set when commands must end.
+        checked: what a check of all runs has found of this one's training, see :mod:`before_training`.
+        is_alone: whether it is said of stages that they were done before.
     """
 
     report: ProgressReporter = field(default_factory=ProgressReporter)
     environment: Mapping[str, str] = field(default_factory=dict)
     others: Sequence[Path] = ()
     stopped: threading.Event = field(default_factory=threading.Event)
+    checked: Any = None
+    is_alone: bool = True
+
+    def refuse_stopped(self) -> None:
+        """Raise InterruptedError if commands must end."""
+        if self.stopped.is_set():
+            raise InterruptedError
 
 
 @dataclass(eq=False)
 class CommandStage:
     """A command of a run, done once.
 
+    A command of posnet may leave values as JSON (:func:`posnet_fairseq.shared.processes.leave_result`), which the
+    record of the attempt has as ``result``.
+
     Attributes:
         made: the file that it makes, None if none in particular. A finished stage whose file is gone is done again.
         source: the file that it is made of, or None. A finished stage is done again when this has changed. What is
             done again may have other settings than before.
-        settings: what it depends on; None: the command's own, see :func:`settings_of`.
+        settings: what its outcome depends on: plain values by name, those of options by flag.
         remedy: what to do if these have changed (default: how to do it again).
         growing: settings, the first a number. A stage that was done with less of that goes on, with the others as they
             are now.
         measure: returns what the record of an attempt has besides time and memory, by name; called when it has ended.
         prepare: called before the command, with nobody else at work in the folder, or before there is one.
+        task: does in this process what the command would, and returns lines for the log; None: the command is run.
     """
 
     run: Path
@@ -143,11 +122,12 @@ class CommandStage:
     command: list[str]
     made: Path | None = None
     source: Path | None = None
-    settings: Mapping[str, str] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
     remedy: str = ""
     growing: Sequence[str] = ()
     measure: Callable[[], Mapping[str, float]] = dict
     prepare: Callable[[], None] = lambda: None
+    task: Callable[[], Sequence[str]] | None = None
 
     @property
     def log(self) -> Path:
@@ -157,17 +137,20 @@ class CommandStage:
     @property
     def record(self) -> Record:
         """Its record, as it is now."""
-        return Record(self.run / f"{self.name}.json")
+        record = Record(self.run / f"{self.name}.json")
+        record.content["settings"] = earlier_records.updated(record.content["settings"], self.settings)
+        return record
 
-    def _depends(self) -> dict[str, str]:
-        return dict(settings_of(self.command) if self.settings is None else self.settings)
+    @property
+    def grows(self) -> bool:
+        """Whether it was done with less of what may grow."""
+        return bool(self.growing) and self.record.is_exceeded(self.growing[0], self.settings[self.growing[0]])
 
     def is_done(self) -> bool:
         """Return whether nothing is left to do; refuse other settings than a stage was begun with that goes on."""
-        record, settings = self.record, self._depends()
+        record, settings, grows = self.record, dict(self.settings), self.grows
         if record.finished and self.made and (not self.made.exists() or self._is_outdated(self.made, record)):
             return False
-        grows = self.growing and record.is_exceeded(self.growing[0], int(settings[self.growing[0]]))
         if grows:
             settings |= {name: then for name, then in record.content["settings"].items() if name in self.growing}
         if different := record.differences(settings):
@@ -187,27 +170,57 @@ class CommandStage:
         return made.stat().st_mtime_ns < source.stat().st_mtime_ns  # by an earlier version, which noted no files
 
     def perform(self, lock: int, environment: Mapping[str, str], watch: Callable[[], None]) -> None:
-        """Run the command, which inherits the lock of the folder, and keep the record of the attempt.
+        """Do the stage, and keep the record of the attempt. A command inherits the lock of the folder.
 
-        ``watch`` is called again and again meanwhile; what it raises ends the command.
+        ``watch`` is called again and again while a command runs; what it raises ends the command.
         """
         record = self.record
         record.content["files"] = describe([self.source] if self.source else [])
-        record.begin(self._depends(), command=self.command, **surroundings(environment))
-        start = time.perf_counter()
+        record.begin(self.settings, command=self.command, **surroundings(environment))
+        began = time.perf_counter()
         with open(self.log, "a", encoding="utf-8", errors="surrogateescape") as log:
             log.write(f"$ {shlex.join(self.command)}\n")
             log.flush()
-            process = subprocess.Popen(
-                repaired(self.command),
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                pass_fds=[lock],  # a run that was killed is not begun again beside processes of it that live on
-                preexec_fn=ending_with_this(),
-                start_new_session=True,  # torchrun and its processes are stopped as one
-            )
+            if self.task:
+                outcome, error, measured = self._do_task(log)
+            else:
+                outcome, error, measured = self._run_command(log, lock, environment, watch)
+        if outcome == "finished" and self.made and not self.made.exists():
+            outcome = "made nothing"
+        seconds, load = round(time.perf_counter() - began, 1), round(os.getloadavg()[0], 2)
+        # load_average: processes that wanted a core, in the last minute
+        record.end(outcome, seconds=seconds, load_average=load, **measured, **self.measure())
+        if error:
+            raise error
+        if outcome != "finished":
+            kind = Diverged if measured.get("result", {}).get("diverged") else UsageError
+            raise kind(f"{self.name} of {shown(self.run.name)}: {outcome}. {self._last_words()}")
+
+    def _do_task(self, log: TextIO) -> tuple[str, BaseException | None, dict[str, Any]]:
+        try:
+            log.writelines(f"{line}\n" for line in (self.task() if self.task else ()))
+        except BaseException as error:
+            log.write(f"error: {error}\n")
+            failed = isinstance(error, Exception) and not isinstance(error, InterruptedError)
+            return "failed" if failed else "interrupted", error, {}
+        return "finished", None, {}
+
+    def _run_command(
+        self, log: TextIO, lock: int, environment: Mapping[str, str], watch: Callable[[], None]
+    ) -> tuple[str, BaseException | None, dict[str, Any]]:
+        """Run the command; return its outcome, what ended it, and what the record has of it."""
+        note = self.run / f".{self.name}.result"
+        with contextlib.suppress(OSError):  # else this process's memory at most would count as the command's
+            Path("/proc/self/clear_refs").write_text("5")
+        process = start(
+            repaired(self.command),
+            {**environment, RESULT: str(note.absolute())},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            pass_fds=[lock],  # a run that was killed is not begun again beside processes of it that live on
+            start_new_session=True,  # torchrun and its processes are stopped as one
+        )
         interruption = None
         try:
             ended = 0
@@ -222,22 +235,14 @@ class CommandStage:
             _, status, usage = os.wait4(process.pid, 0)
         process.returncode = code = os.waitstatus_to_exitcode(status)
         outcome = f"stopped by signal {-code}" if code < 0 else f"exit code {code}" if code else "finished"
-        if interruption:
-            outcome = "interrupted"
-        elif not code and self.made and not self.made.exists():
-            outcome = "made nothing"
-        record.end(
-            outcome,
-            seconds=round(time.perf_counter() - start, 1),
-            cpu_seconds=round(usage.ru_utime + usage.ru_stime, 1),
-            peak_memory_bytes=usage.ru_maxrss * 1024,  # of the largest process
-            load_average=round(os.getloadavg()[0], 2),  # processes that wanted a core, in the last minute
-            **self.measure(),
-        )
-        if interruption:
-            raise interruption
-        if outcome != "finished":
-            raise UsageError(f"{self.name} of {shown(self.run.name)}: {outcome}. {self._last_words()}")
+        measured: dict[str, Any] = {
+            "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1),
+            "peak_memory_bytes": usage.ru_maxrss * 1024,  # of the largest process
+        }
+        if isinstance(result := read_json(note), dict):
+            measured["result"] = result
+        note.unlink(missing_ok=True)
+        return "interrupted" if interruption else outcome, interruption, measured
 
     def _last_words(self) -> str:
         text = last_attempt(self.log)
@@ -253,20 +258,20 @@ def do(
     unit: str = "",
     total: int | None = None,
     watch: Callable[[Bar], None] = lambda bar: None,
-) -> None:
-    """Do a stage, alone or beside others, with its progress shown, unless it is done.
+) -> bool:
+    """Do a stage, alone or beside others, with its progress shown; return whether it was done before.
 
     ``unit`` and ``total`` are of what its bar counts. ``watch`` is called again and again while the command runs.
     """
     work = work or Work()
     if stage.is_done():
-        work.report.say(f"{stage.run.name}: {stage.name}{DONE}")
-        return
+        if work.is_alone:
+            work.report.say(f"{stage.run.name}: {stage.name} is done")
+        return True
     with work.report.stage(f"{stage.run.name}: {stage.name}", unit, total) as bar:
 
         def look() -> None:
-            if work.stopped.is_set():
-                raise InterruptedError
+            work.refuse_stopped()
             watch(bar)
 
         is_new = not stage.run.exists()
@@ -277,3 +282,4 @@ def do(
                 if not is_new:
                     stage.prepare()
                 stage.perform(lock, {**VARIABLES, **os.environ, **work.environment}, look)
+    return False

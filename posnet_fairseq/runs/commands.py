@@ -46,51 +46,48 @@ def training(settings: RunSettings, data: TranslationData, device: Device, repor
         if not multiplies_bf16():
             report.say(f"{option('precision', 'bf16')}: {SLOW_BF16}")
     arguments = [
-        *(settings.data_folder, "--user-dir", settings.user_dir or short(USER_DIR)),
-        *("--arch", settings.arch, "--seed", settings.seed),
-        "--share-all-embeddings" if shares_embeddings(settings, data) else "--share-decoder-input-output-embed",
-        *_method(settings),
-        *("--best-checkpoint-metric", "ppl"),
-        *("--max-update", settings.updates),
-        *("--max-source-positions", settings.max_positions, "--max-target-positions", settings.max_positions),
-        *("--skip-invalid-size-inputs-valid-test", "--required-batch-size-multiple", 1),
+        settings.data_folder,
         *("--max-tokens", tokens, "--update-freq", batches),
-        *("--save-interval-updates", settings.interval, "--no-epoch-checkpoints"),
         *("--save-dir", settings.run / "checkpoints"),
-        *(("--patience", settings.patience) if settings.patience else ()),
-        *(("--finetune-from-model", settings.init_from) if settings.init_from else ()),
         *("--log-format", "json", "--log-interval", -(-settings.interval // 10)),
         *(("--tensorboard-logdir", settings.run / "tensorboard") if settings.tensorboard else ()),
-        *_placed(device, world),
-        *settings.model_options,
+        *placed(device, world),
+        *options_of(settings, data),
     ]
     launch = ["fairseq-train"] if world == 1 else _launcher(settings, device.processes)
     return Training(launch, list(map(str, arguments)), world)
 
 
-def tried(settings: RunSettings) -> list[str]:
-    """Return arguments of fairseq-train that tell whether it understands the options of a run."""
-    own = [*_method(settings), *settings.model_options, *settings.plugin]
-    return list(map(str, [settings.data_folder, "--arch", settings.arch, *own]))
-
-
-def _method(settings: RunSettings) -> list[object]:
-    """Return criterion, optimizer and schedule; others, named by a run's own options, may lack their options."""
-    return [
+def options_of(settings: RunSettings, data: TranslationData) -> list[str]:
+    """Return the options of fairseq-train that do not depend on the device; those of the user are the last."""
+    options = [
+        *("--user-dir", settings.user_dir or short(USER_DIR)),
+        *("--arch", settings.arch, "--seed", settings.seed),
+        "--share-all-embeddings" if shares_embeddings(settings, data) else "--share-decoder-input-output-embed",
+        # Another criterion, optimizer or schedule, named by the user's options, may lack options of these.
         *("--criterion", CRITERION, "--label-smoothing", settings.label_smoothing),
         *("--optimizer", "fused_adam", "--adam-betas", settings.adam_betas, "--adam-eps", settings.adam_eps),
         *("--lr", settings.lr, "--lr-scheduler", "inverse_sqrt", "--warmup-updates", settings.warmup),
+        *("--best-checkpoint-metric", "ppl"),
+        *("--max-update", settings.updates),
+        *("--max-source-positions", settings.max_positions, "--max-target-positions", settings.max_positions),
+        *("--skip-invalid-size-inputs-valid-test", "--required-batch-size-multiple", 1),
+        *("--save-interval-updates", settings.interval, "--no-epoch-checkpoints"),
+        *(("--patience", settings.patience) if settings.patience else ()),
+        *(("--finetune-from-model", settings.init_from) if settings.init_from else ()),
+        *settings.model_options,
     ]
+    return list(map(str, options))
 
 
-def _placed(device: Device, world: int) -> list[str]:
+def placed(device: Device, world: int) -> list[str]:
     """Return options of fairseq-train about where it computes."""
-    placed = device.option + ([] if device.precision == "fp32" else [f"--{device.precision}"])
+    options = device.option + ([] if device.precision == "fp32" else [f"--{device.precision}"])
     if world == 1:
-        return [*placed, "--distributed-world-size", "1"]
+        return [*options, "--distributed-world-size", "1"]
     # fairseq has legacy_ddp for CPUs, too: one code path on all machines.
-    placed += ["--ddp-backend", "legacy_ddp", "--load-checkpoint-on-all-dp-ranks"]
-    return [*placed, "--distributed-backend", "gloo"] if device.kind == "cpu" else placed
+    options += ["--ddp-backend", "legacy_ddp", "--load-checkpoint-on-all-dp-ranks"]
+    return [*options, "--distributed-backend", "gloo"] if device.kind == "cpu" else options
 
 
 def _launcher(settings: RunSettings, processes: int) -> list[str]:

@@ -10,7 +10,7 @@ from posnet_fairseq.runs.jobs import do_all
 from posnet_fairseq.runs.parsers import DIGITS, names, seed_numbers, whole_number
 from posnet_fairseq.runs.run_settings import STAGES, RunSettings, TrainingSettings
 from posnet_fairseq.runs.settings import refuse, setting
-from posnet_fairseq.runs.single_run import check_metrics, check_options, prepare_data, say
+from posnet_fairseq.runs.single_run import check_metrics, prepare_data, say
 from posnet_fairseq.runs.systems import System, chosen, find_list
 from posnet_fairseq.shared.errors import about, visible
 from posnet_fairseq.shared.progress import plain_console, shown
@@ -82,7 +82,6 @@ def compare(settings: ComparisonSettings, name: str = "", suffix: str = "") -> P
     jobs = [job(system, seed, settings) for seed in settings.seeds for system in systems]
     parts = shares(min(settings.jobs, len(jobs)), settings)
     check_metrics(settings)
-    check_options(jobs)
     comparison = Comparison(
         settings.data_folder,
         settings.runs_folder / f"compare_{name or usual}_{settings.size}",
@@ -90,7 +89,7 @@ def compare(settings: ComparisonSettings, name: str = "", suffix: str = "") -> P
     )
     comparison.check()
     # Only now, when all settings are understood, what may take hours.
-    prepare_data(jobs[0])
+    prepare_data(jobs)
     do_all(jobs, parts)
     if not settings.machine and not settings.dry_run:  # the first machine does the rest
         comparison.make(baselines, settings.metrics)

@@ -1,9 +1,9 @@
 """The report of finished runs: their figures beside their scores, and their curves."""
 
 import itertools
-import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ import msgspec
 import yaml
 
 from posnet_eval.report.wording import listed
+from posnet_fairseq.runs import earlier_records
 from posnet_fairseq.runs.command_stage import last_attempt
 from posnet_fairseq.runs.run_settings import TranslationData
 from posnet_fairseq.runs.training import gpu_memory, progress, training_speed
@@ -27,27 +28,38 @@ MODEL = "precomputed.pt"  # of a run, which translates
 PLAN = "comparison.yaml"
 
 
-def parameters(run: Path) -> int:
-    """Return the number of parameters of the model that translates; a shared embedding counts once."""
-    from posnet_fairseq.inference.checkpoints import read_checkpoint
-    from posnet_fairseq.inference.model_loading import build_model
-    from posnet_fairseq.inference.stored_energies import parameter_count
+@dataclass(frozen=True)
+class Model:
+    """The model of a run that translates: its options, as attributes, and its number of parameters."""
 
-    # Of the model: a checkpoint also has names of mixers and a length ratio, as whole numbers.
-    return parameter_count(build_model(read_checkpoint(run / MODEL)))
+    options: Any
+    parameters: int  # a shared embedding counts once
 
+    @classmethod
+    def of(cls, checkpoint: Path) -> "Model":
+        """Return that of a checkpoint."""
+        from posnet_fairseq.inference.checkpoints import model_options, read_checkpoint
+        from posnet_fairseq.inference.model_loading import build_model
+        from posnet_fairseq.inference.stored_energies import parameter_count
 
-def gate(run: Path) -> str:
-    """Return the gate of its self-attention, as ``--gate`` names it, or the gates where those of layers differ."""
-    from posnet_fairseq.transformer.placement import gates_at, in_short
+        # Of the model: a checkpoint also has names of mixers and a length ratio, as whole numbers.
+        state = read_checkpoint(checkpoint)
+        return cls(model_options(state), parameter_count(build_model(state)))
 
-    return in_short(gates_at(options_of(run / MODEL), "encoder"))
+    @property
+    def gate(self) -> str:
+        """The gate of its self-attention, as ``--gate`` names it, or the gates where those of layers differ."""
+        from posnet_fairseq.transformer.placement import gates_at, in_short
+
+        return in_short(gates_at(self.options, "encoder"))
 
 
 def decoding_speed(run: Path, stage: str = "translate") -> float | None:
-    """Return sentences a second, as posnet-translate reported them; None if it had none to translate."""
-    rates = re.findall(r"sentences? in .* s, ([\d.]+) sentences", last_attempt(run / f"{stage}.log"))
-    return float(rates[0]) if rates else None
+    """Return sentences a second, as posnet-translate has measured them; None if it had none to translate."""
+    attempt = _last(run, stage)
+    if "result" in attempt:
+        return attempt["result"].get("sentences_per_second")
+    return earlier_records.decoding_speed(last_attempt(run / f"{stage}.log"))
 
 
 def peak_memory(run: Path) -> float:
@@ -60,19 +72,21 @@ def peak_memory(run: Path) -> float:
 class Column(NamedTuple):
     """A column of the report: a figure of each run of a system, that of all runs together, and how it is shown."""
 
-    figure: Callable[[Path], Any]
+    figure: Callable[[Path, Model], Any]
     over_runs: Callable[[list[Any]], Any]
     shown: Callable[[Any], Any]
     stage: str | None = None  # whose speed it is
 
 
 COLUMNS = {
-    "gate": Column(gate, lambda gates: gates[0], str),
-    "updates": Column(lambda run: progress(run / "train.log")[0], statistics.mean, round),
-    "params": Column(parameters, statistics.mean, lambda number: f"{number / 1e6:.2f}M"),
-    "train tokens/s": Column(lambda run: training_speed(run / "train.log"), statistics.mean, round, "train"),
-    "decode sent./s": Column(decoding_speed, statistics.mean, lambda number: round(number, 1), "translate"),
-    "train memory": Column(peak_memory, max, lambda number: f"{number / 2**30:.2f} GiB"),
+    "gate": Column(lambda run, model: model.gate, lambda gates: gates[0], str),
+    "updates": Column(lambda run, model: progress(run / "train.log")[0], statistics.mean, round),
+    "params": Column(lambda run, model: model.parameters, statistics.mean, lambda number: f"{number / 1e6:.2f}M"),
+    "train tokens/s": Column(lambda run, model: training_speed(run / "train.log"), statistics.mean, round, "train"),
+    "decode sent./s": Column(
+        lambda run, model: decoding_speed(run), statistics.mean, lambda number: round(number, 1), "translate"
+    ),
+    "train memory": Column(lambda run, model: peak_memory(run), max, lambda number: f"{number / 2**30:.2f} GiB"),
 }
 
 
@@ -85,7 +99,8 @@ def conditions(run: Path, stage: str) -> str:
     attempt = _last(run, stage)
     machine = {name: value for name, value in attempt["machine"].items() if name != "host"}
     where = ("--cpu", "--bf16", "--fp16", "--distributed-world-size", "--nproc-per-node", "--nnodes", "--processes")
-    return f"{machine} {[pair for pair in itertools.pairwise([*attempt['command'], '']) if pair[0] in where]}"
+    pairs = sorted(pair for pair in itertools.pairwise([*attempt["command"], ""]) if pair[0] in where)
+    return f"{machine} {pairs}"
 
 
 def data_sentence(folder: Path) -> str:
@@ -136,15 +151,16 @@ class Comparison:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._read_labels()  # again: they may have been edited during the training
         data = TranslationData.read(self.data)
+        models = {run: Model.of(run / MODEL) for runs in self.runs.values() for run in runs}
         plan = {
             "systems": self.labels,
             "baselines": list(baselines),
             "metrics": list(metrics),
             "lowercase": data.lowercase,
-            "columns": self.columns(),
+            "columns": self.columns(models),
             "notes": [
                 *differences(
-                    {self.labels[system]: runs[0] / MODEL for system, runs in self.runs.items()},
+                    {self.labels[system]: models[runs[0]].options for system, runs in self.runs.items()},
                     self.labels[baselines[0]],
                 ),
                 *self.busy(),
@@ -175,11 +191,11 @@ class Comparison:
         if code:
             raise UsageError(f"posnet-score --config {path} failed: see above. The runs are kept.")
 
-    def columns(self) -> dict[str, dict[str, Any]]:
+    def columns(self, models: Mapping[Path, Model]) -> dict[str, dict[str, Any]]:
         """Return the figure of each system, by title of a column and by system."""
         columns = {}
         for title, column in COLUMNS.items():
-            found = {system: list(map(column.figure, runs)) for system, runs in self.runs.items()}
+            found = {system: [column.figure(run, models[run]) for run in runs] for system, runs in self.runs.items()}
             known = {system: figures for system, figures in found.items() if None not in figures}
             if column.stage:
                 terms = {conditions(run, column.stage) for runs in self.runs.values() for run in runs}
@@ -206,16 +222,12 @@ class Comparison:
         return found
 
 
-def options_of(checkpoint: Path) -> Any:
-    """Return the options of a model, as attributes."""
-    from posnet_fairseq.inference.checkpoints import model_options, read_checkpoint
+def differences(models: Mapping[str, Any], baseline: str) -> list[str]:
+    """Return sentences about what systems differ in from the baseline besides the mixer; none where it is nothing.
 
-    return model_options(read_checkpoint(checkpoint, with_weights=False))
-
-
-def differences(checkpoints: Mapping[str, Path], baseline: str) -> list[str]:
-    """Return sentences about what systems differ in from the baseline besides the mixer; none where it is nothing."""
-    options = {system: _besides_mixer(options_of(path)) for system, path in checkpoints.items()}
+    ``models`` are the options of the models of systems.
+    """
+    options = {system: _besides_mixer(cfg) for system, cfg in models.items()}
     usual = options[baseline]
     systems: dict[tuple[str, ...], list[str]] = {}  # by what they differ in
     for system, own in options.items():

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 
-from posnet_fairseq.runs.command_stage import DONE, Work
+from posnet_fairseq.runs.command_stage import Work
 from posnet_fairseq.runs.devices import Share
 from posnet_fairseq.runs.run_settings import RunSettings
-from posnet_fairseq.runs.single_run import run
+from posnet_fairseq.runs.single_run import check_trainings, is_trained, run
 from posnet_fairseq.runs.training import progress
 from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.failures import explain
@@ -25,60 +25,60 @@ def _updates(settings: RunSettings) -> int:
     return 0
 
 
-def _is_trained(settings: RunSettings) -> bool:
+def _is_finished(settings: RunSettings) -> bool:
     with contextlib.suppress(UsageError):  # of a damaged record, its stage says so
         return Record(settings.run / "train.json").finished
     return False
 
 
 class _Remarks(ProgressReporter):
-    """Passes lines of a run on, once if all runs say them, and counts the stages that were done before."""
+    """Passes lines of a run on, once if all runs say them."""
 
     def __init__(self, report: ProgressReporter, said: set[str]):
         super().__init__(quiet=True)
         self._report, self._said = report, said
-        self.done = 0
 
     def say(self, text: str) -> None:
         """Print a line."""
-        self.done += text.endswith(DONE)
-        if not text.endswith(DONE) and text not in self._said:
+        if text not in self._said:
             self._said.add(text)
             self._report.say(text)
 
 
 def failures(
     runs: Sequence[RunSettings], shares: Sequence[Share], then: Callable[[RunSettings, Work], None] | None = None
-) -> dict[RunSettings, str]:
-    """Start runs in order, in parallel on shares of the machine, and return an error message for each that failed.
+) -> dict[RunSettings, BaseException]:
+    """Start runs in order, in parallel on shares of the machine, and return the errors of those that failed.
 
     ``then`` is called after each run.
     """
     report, stopped, said = ProgressReporter(), threading.Event(), set[str]()
     updates, running = {each: _updates(each) for each in runs}, set[RunSettings]()
     free = list(shares)  # one for each thread
+    runs_here = [dataclasses.replace(each, gpus=shares[0].gpus or each.gpus) for each in runs]
+    untrained = [each for each in runs_here if not is_trained(each)]
+    checked = check_trainings(untrained) if untrained and not untrained[0].machine else {}
 
-    def do(settings: RunSettings) -> str:
+    def do(settings: RunSettings) -> BaseException | None:
         share, remarks = free.pop(0), _Remarks(report, said)
-        others = [other.run for other in runs if other != settings and not _is_trained(other)]
+        others = [other.run for other in runs if other != settings and not _is_finished(other)]
         running.add(settings)
         try:
             here = dataclasses.replace(settings, gpus=share.gpus or settings.gpus)
-            work = Work(remarks, share.environment, others, stopped)
-            run(here, work)
+            about = checked.get(settings.system)
+            work = Work(remarks, share.environment, others, stopped, about, is_alone=False)
+            was_done = run(here, work)
             if then:
                 then(here, work)
-        except SystemExit as error:
-            return f"a command ended with exit code {error.code}, see above"
-        except Exception as error:  # nobody else is told of it
-            return (explain(error) or f"{type(error).__name__}: {error}").rstrip(".")
+        except (Exception, SystemExit) as error:  # nobody else is told of it
+            return error
         finally:
             running.discard(settings)
             updates[settings] = _updates(settings)
             free.append(share)
-        if remarks.done >= len(settings.stages):  # more with several test sets
+        if was_done:
             report.say(f"{settings.run.name} is done")
-        return ""
+        return None
 
     total = sum(each.updates for each in runs)
     with report.bar("runs", "updates", total) as bar, ThreadPoolExecutor(len(shares)) as pool:
@@ -94,22 +94,28 @@ def failures(
             pool.shutdown(cancel_futures=True)
             report.say("interrupted; progress is saved. Run the same command to continue.")
             raise
-    return {each: why for each, outcome in outcomes.items() if (why := outcome.result())}
+    return {each: error for each, outcome in outcomes.items() if (error := outcome.result())}
 
 
 def do_all(
     runs: Sequence[RunSettings],
     shares: Sequence[Share],
-    tolerated: str | None = None,
+    tolerated: type[Exception] | tuple[()] = (),
     then: Callable[[RunSettings, Work], None] | None = None,
 ) -> Collection[RunSettings]:
-    """Do runs as :func:`failures`; return those whose failure has the words ``tolerated``, which do not matter."""
+    """Do runs as :func:`failures`; return those whose failure is one of those tolerated, which do not matter."""
     failed = failures(runs, shares, then)
-    passed_over = {each for each, why in failed.items() if tolerated is not None and tolerated in why}
-    sentences = [f"{each.run.name}: {why}" for each, why in failed.items() if each not in passed_over]
+    passed_over = {each for each, error in failed.items() if isinstance(error, tolerated)}
+    sentences = [f"{each.run.name}: {_sentence(error)}" for each, error in failed.items() if each not in passed_over]
     if sentences:
         raise UsageError(
             f"{len(sentences)} of {counted(len(runs), 'run')} failed ({'; '.join(sentences)}). The others are kept; "
             "fix the cause and run again."
         )
     return passed_over
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"a command ended with exit code {error.code}, see above"
+    return (explain(error) or f"{type(error).__name__}: {error}").rstrip(".")

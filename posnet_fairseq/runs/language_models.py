@@ -7,18 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from posnet_fairseq.runs.command_stage import CommandStage, Work, do, last_attempt, settings_of
+from posnet_fairseq.runs import earlier_records
+from posnet_fairseq.runs.command_stage import CommandStage, Work, do
 from posnet_fairseq.runs.commands import USER_DIR, prepare
+from posnet_fairseq.runs.comparison import Model
 from posnet_fairseq.runs.devices import gpus
+from posnet_fairseq.runs.evaluation import evaluating
 from posnet_fairseq.runs.parsers import accepting, folder, one_of, several, whole_number
 from posnet_fairseq.runs.run_settings import short
 from posnet_fairseq.runs.settings import Settings, refuse, setting
 from posnet_fairseq.runs.single_run import run_or_exit, say
 from posnet_fairseq.runs.training import Training, best_validation, train, training_speed
 from posnet_fairseq.shared.common_options import versions
-from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import cores
 from posnet_fairseq.shared.progress import plain_console, plain_table, print_table
+from posnet_fairseq.shared.records import Record
 from posnet_fairseq.shared.user_dir import import_user_dir
 
 
@@ -72,7 +75,6 @@ def train_language_models(settings: LanguageModelSettings) -> None:
 
 def _train_one(run: Path, data: Path, mixer: str, settings: LanguageModelSettings, device: list[str]) -> None:
     user_dir = ["--user-dir", str(settings.user_dir or short(USER_DIR))]
-    places = {"RUN": run, "posnet_fairseq": short(USER_DIR), "USER_DIR": settings.user_dir or USER_DIR}
     # Blocks of 160 tokens, eight at a time, and clipping, weight decay and cosine schedule as in the paper's App. I.3.
     # Its learning rate is lost in the text: the one here suits the default text.
     blocks = "--task language_modeling --tokens-per-sample 160 --batch-size 8 --required-batch-size-multiple 1".split()
@@ -87,10 +89,11 @@ def _train_one(run: Path, data: Path, mixer: str, settings: LanguageModelSetting
         *("--log-format", "json", "--log-interval", -(-updates // 30)),
     ]
     remedy = "Give --seed or --updates another value, or remove that folder."
-    train(run, Training(["fairseq-train"], list(map(str, arguments))), 1, Work(), places, remedy)
+    stage = CommandStage(run, "train", [], settings={"--updates": updates}, remedy=remedy, growing=("--updates",))
+    train(stage, Training(["fairseq-train"], list(map(str, arguments))), 1, Work())
     best = run / "checkpoints" / "checkpoint_best.pt"
-    command = ["fairseq-eval-lm", str(data), *user_dir, *blocks, "--gen-subset", "test", *device, "--path", str(best)]
-    do(CommandStage(run, "eval", command, run / "eval.log", best, settings_of(command, places=places)))
+    command = evaluating([str(data), *user_dir, *blocks, "--gen-subset", "test", *device, "--path", str(best)])
+    do(CommandStage(run, "eval", command, run / "eval.log", best))
 
 
 def _prepared(text: Path | None) -> Path:
@@ -119,17 +122,10 @@ def _prepared(text: Path | None) -> Path:
 
 def figures(run: Path) -> tuple[str, str, str, str]:
     """Return texts of parameters, target tokens a second, the least validation perplexity and that of the test set."""
-    log, evaluation = run / "train.log", last_attempt(run / "eval.log")
-    counted = re.search(r"num\. shared model params: ([\d,]+)", log.read_text(encoding="utf-8", errors="replace"))
-    test = re.search(r"Perplexity: ([\d.]+)", evaluation)
-    speed = training_speed(log)
-    if "invalid sizes" in evaluation or not (counted and test and speed):
-        raise UsageError(
-            f"{run}: train.log or eval.log lacks figures, or fairseq-eval-lm has left out blocks that are too long for "
-            "the model. Remove this folder and run again."
-        )
-    parameters = f"{int(counted[1].replace(',', '')) / 1e6:.2f}M"
-    return parameters, f"{speed:,.0f}", f"{best_validation(log)[0]:.1f}", f"{float(test[1]):.1f}"
+    log, (*_, attempt) = run / "train.log", Record(run / "eval.json").content["attempts"]
+    parameters = Model.of(run / "checkpoints" / "checkpoint_best.pt").parameters
+    test = attempt["result"]["perplexity"] if "result" in attempt else earlier_records.perplexity(run / "eval.log")
+    return f"{parameters / 1e6:.2f}M", f"{training_speed(log):,.0f}", f"{best_validation(log)[0]:.1f}", f"{test:.1f}"
 
 
 def print_figures(seed: int, runs: Sequence[Path]) -> None:

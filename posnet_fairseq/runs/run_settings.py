@@ -36,6 +36,12 @@ _OWN = re.compile(
     r"|num-shards|shard-id).*|-[ast].*"
 )
 
+# Options in --options that say where and how fast a training computes, not what: a run may go on with others.
+_FREE = {
+    *("--cpu", "--bf16", "--fp16", "--ddp-backend", "--load-checkpoint-on-all-dp-ranks", "--num-workers", "--compile"),
+    *("--tensorboard-logdir", "--wandb-project"),
+}
+
 # Settings that put mixers into places. Names of runs made of them are no longer than those that may be given.
 _OF_PLACES = ("encoder_self_mixer", "decoder_self_mixer", "cross_mixer")
 _LONGEST_NAME = 200
@@ -53,6 +59,18 @@ def short(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
+def by_name(options: str) -> dict[str, str]:
+    """Return the values of options in a text, by name: "" of a switch, all words of an option that takes several."""
+    values: dict[str, str] = {}
+    name = None
+    for word in options.split():
+        if re.match(r"--?[A-Za-z]", word):
+            name, _, values[name] = word.partition("=")
+        elif name:
+            values[name] = f"{values[name]} {word}".strip()
+    return values
+
+
 def _stages(text: str) -> tuple[str, ...]:
     words = parsers.several(parsers.one_of(*STAGES, "all"))(text)
     return STAGES if "all" in words else tuple(stage for stage in STAGES if stage in words)
@@ -66,8 +84,8 @@ class TrainingSettings(Settings):
     data: Path | None = setting("folder of a prepared dataset (default: data/DATASET)", parse=parsers.folder)
     runs: Path | None = setting("folder of runs (default: runs)", parse=parsers.folder)
     user_dir: Path | None = setting("folder with mixers of your own", parse=parsers.folder)
-    size: str = setting("size of the model: " + ", ".join(SIZES), "base", parsers.one_of(*SIZES))
-    options: str = setting("further options of fairseq-train, such as --options='--gate none'", "")
+    size: str = setting("size of the model: " + ", ".join(SIZES), "base", parsers.one_of(*SIZES), stage="train")
+    options: str = setting("further options of fairseq-train, such as --options='--gate none'", "", stage="train")
     gpus: int | None = setting("GPUs per machine (default: all)", parse=parsers.whole_number)
     cpus: int | None = setting("CPU processes, instead of GPUs", parse=parsers.whole_number)
     nodes: int = setting("number of machines", 1, parsers.whole_number)
@@ -80,31 +98,40 @@ class TrainingSettings(Settings):
     tensorboard: bool = setting("write curves for TensorBoard into the run's folder", False, parsers.switch)
     dry_run: bool = setting("print the commands instead of running them", False, parsers.switch)
 
-    tokens: int = setting("tokens per update, over all batches and processes", parse=parsers.whole_number)
+    tokens: int = setting(
+        "tokens per update, over all batches and processes", parse=parsers.whole_number, stage="train"
+    )
     max_tokens: int | None = setting("maximum tokens per batch (default: the size's)", parse=parsers.whole_number)
-    lr: str = setting("peak learning rate", parse=parsers.rate)
-    warmup: int = setting("updates until the peak learning rate", parse=parsers.whole_number)
-    updates: int = setting("number of training updates", parse=parsers.whole_number)
-    interval: int = setting("updates between checkpoints", parse=parsers.whole_number)
+    lr: str = setting("peak learning rate", parse=parsers.rate, stage="train")
+    warmup: int = setting("updates until the peak learning rate", parse=parsers.whole_number, stage="train")
+    updates: int = setting("number of training updates", parse=parsers.whole_number, stage="train")
+    interval: int = setting("updates between checkpoints", parse=parsers.whole_number, stage="train")
     patience: int | None = setting(
         "stop the training after N validations in a row without a better perplexity (default: never)",
         parse=parsers.whole_number,
+        stage="train",
     )
-    average: int = setting("number of checkpoints to average", parse=parsers.whole_number)
-    label_smoothing: str = setting("label smoothing of the loss", parse=parsers.fraction, metavar="P")
-    adam_betas: str = setting("Adam's betas, such as '(0.9,0.98)'", parse=parsers.betas, metavar="BETAS")
-    adam_eps: str = setting("Adam's epsilon", parse=parsers.number, metavar="EPS")
-    max_positions: int = setting("maximum tokens per sentence", parse=parsers.whole_number)
-    beam: int = setting("beam size", parse=parsers.whole_number)
+    average: int = setting("number of checkpoints to average", parse=parsers.whole_number, stage="average")
+    label_smoothing: str = setting("label smoothing of the loss", parse=parsers.fraction, metavar="P", stage="train")
+    adam_betas: str = setting("Adam's betas, such as '(0.9,0.98)'", parse=parsers.betas, metavar="BETAS", stage="train")
+    adam_eps: str = setting("Adam's epsilon", parse=parsers.number, metavar="EPS", stage="train")
+    max_positions: int = setting("maximum tokens per sentence", parse=parsers.whole_number, stage="train")
+    beam: int = setting("beam size", parse=parsers.whole_number, stage="translate")
     lenpen: str = setting(
-        "length penalty: log probabilities are divided by the length to this power", parse=parsers.number, metavar="X"
+        "length penalty: log probabilities are divided by the length to this power",
+        parse=parsers.number,
+        metavar="X",
+        stage="translate",
     )
     max_len_a: str = setting(
-        "a of the maximum length of a translation, a·M + b for M source tokens", parse=parsers.number, metavar="A"
+        "a of the maximum length of a translation, a·M + b for M source tokens",
+        parse=parsers.number,
+        metavar="A",
+        stage="translate",
     )
-    max_len_b: int = setting("b of that length", parse=parsers.whole_number, metavar="B")
+    max_len_b: int = setting("b of that length", parse=parsers.whole_number, metavar="B", stage="translate")
     metrics: tuple[str, ...] = setting(
-        "metrics of posnet-score: " + ", ".join(METRICS), parse=parsers.several(parsers.one_of(*METRICS))
+        "metrics of posnet-score: " + ", ".join(METRICS), parse=parsers.several(parsers.one_of(*METRICS)), stage="score"
     )
 
     @classmethod
@@ -182,7 +209,7 @@ class TrainingSettings(Settings):
 
 def _mixer_setting(place: str) -> Any:
     about = f"mixer of {place}, if not that of the architecture, or one for each layer: lightconv,lightconv,attention"
-    return setting(about, "", lambda text: ",".join(parsers.names(text)), metavar="MIXERS")
+    return setting(about, "", lambda text: ",".join(parsers.names(text)), metavar="MIXERS", stage="train")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,11 +219,11 @@ class RunSettings(TrainingSettings):
     stages: tuple[str, ...] = setting(
         "stages to run, of " + ", ".join(STAGES) + " (default: all)", STAGES, _stages, positional="*", metavar="STAGE"
     )
-    mixer: str = setting("token mixer (default: rposnet); posnet-mixers lists them", "rposnet")
+    mixer: str = setting("token mixer (default: rposnet); posnet-mixers lists them", "rposnet", stage="train")
     encoder_self_mixer: str = _mixer_setting("the encoder's self-attention")
     decoder_self_mixer: str = _mixer_setting("the decoder's self-attention")
     cross_mixer: str = _mixer_setting("cross-attention")
-    seed: int = setting("random seed (default: 1)", 1, parsers.whole_number)
+    seed: int = setting("random seed (default: 1)", 1, parsers.whole_number, stage="train")
     name: str | None = setting("name of the run (default: its mixers)", parse=parsers.run_name)
     init_from: Path | None = setting(
         "start from the weights of a checkpoint of the same architecture and vocabulary, such as averaged.pt: "
@@ -218,7 +245,7 @@ class RunSettings(TrainingSettings):
         for name, mixers in self._mixers.items():
             for mixer in mixers.split(","):
                 get_mixer(mixer, flag(name))
-            if re.search(rf"(^|\s){flag(name)}(=|\s|$)", self.options):
+            if flag(name) in by_name(self.options):
                 refuse(name, mixers, f"{flag('options')} has it, too. Give it once.")
         if len(self.system) > _LONGEST_NAME:
             refuse("name", self.system, "made of the mixers, this is too long. Give the run a name.")
@@ -227,6 +254,12 @@ class RunSettings(TrainingSettings):
     def _mixers(self) -> dict[str, str]:
         """The mixers of places that have others than the architecture, by setting."""
         return {name: mixers for name in _OF_PLACES if (mixers := getattr(self, name))}
+
+    def recorded(self, stage: str) -> dict[str, Any]:
+        """Return the values that the outcome of a stage depends on, by flag; those of --options are among them."""
+        values = super().recorded(stage)
+        options = by_name(values.pop("--options", ""))
+        return values | {name: value for name, value in options.items() if name not in _FREE}
 
     @property
     def model_options(self) -> list[str]:

@@ -17,17 +17,24 @@ from posnet_fairseq.shared.schema import read_yaml
 
 
 def setting(
-    help: str, default: Any = None, parse: Parse = str, *, positional: str = "", metavar: str | None = None
+    help: str,
+    default: Any = None,
+    parse: Parse = str,
+    *,
+    positional: str = "",
+    metavar: str | None = None,
+    stage: str | None = None,
 ) -> Any:
     """Return a field of a :class:`Settings`.
 
     Args:
+        stage: the stage of a run whose outcome depends on the value, and whose record has it; None if none does.
         parse: function from text to a value; its ValueError has what is allowed, as the end of a sentence, and before
             that, if it is not the whole text, the part that is not allowed.
         positional: argparse's ``nargs`` of a setting that is no flag but words, ``?`` or ``*``.
     """
     metavar = metavar or {whole_number: "N", folder: "FOLDER"}.get(parse)
-    metadata = {"help": help, "parse": parse, "positional": positional, "metavar": metavar}
+    metadata = {"help": help, "parse": parse, "positional": positional, "metavar": metavar, "stage": stage}
     return field(default=default, metadata=metadata)
 
 
@@ -86,6 +93,14 @@ class Settings:
         """Return the texts that parse to these settings, without positional ones."""
         texts = {name: _text(getattr(self, name)) for name in self.flags()}
         return {name: text for name, text in texts.items() if text}
+
+    def recorded(self, stage: str) -> dict[str, Any]:
+        """Return the values that the outcome of a stage depends on, by flag; several names as one text."""
+        values = {
+            flag(name): getattr(self, name) for name, each in self.flags().items() if each.metadata["stage"] == stage
+        }
+        joined = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        return {name: value for name, value in joined.items() if value not in (None, "")}
 
     @classmethod
     def _of_words(cls, target: str, words: Sequence[str], description: str) -> dict[str, str]:

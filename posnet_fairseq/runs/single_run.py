@@ -4,30 +4,31 @@ Each stage is done once, leaves a log and a record in the run's folder, and goes
 again.
 """
 
+import contextlib
 import os
-import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.runs import commands
-from posnet_fairseq.runs.command_stage import CommandStage, Work, do, last_attempt, settings_of
+from posnet_fairseq.runs.command_stage import CommandStage, Work, do, last_attempt
 from posnet_fairseq.runs.devices import Device, find_device
-from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings, TranslationData, short
-from posnet_fairseq.runs.training import LENGTH, train
-from posnet_fairseq.shared.errors import UsageError, counted, option, visible
+from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings, TranslationData
+from posnet_fairseq.runs.training import GROWING, train
+from posnet_fairseq.shared.errors import UsageError, counted, flag, option, visible
 from posnet_fairseq.shared.processes import cores, elsewhere, run_attached
 from posnet_fairseq.shared.progress import shown
-from posnet_fairseq.shared.records import Record, digest
+from posnet_fairseq.shared.records import digest
 from posnet_fairseq.text.card import CARD
 
 
-def run(settings: RunSettings, work: Work | None = None) -> None:
-    """Do the stages that are asked for, beside other runs if ``work`` is given."""
+def run(settings: RunSettings, work: Work | None = None) -> bool:
+    """Do the stages that are asked for, beside other runs if ``work`` is given; return whether all were done before."""
     if "score" in settings.stages:
         check_metrics(settings)
     alone, work = work is None, work or Work()
@@ -45,19 +46,21 @@ def run(settings: RunSettings, work: Work | None = None) -> None:
                 f"{folder} has no test set (test.{source}): make it with posnet-prepare corpus --test FILE FILE, or "
                 "give posnet-run corpus the stages train average precompute."
             )
+    were_done = []
     for stage in settings.stages:
         if stage == "prepare":
-            prepare_data(settings)
+            prepare_data([settings])
             continue
         data = TranslationData.read(folder, settings.dry_run)
-        getattr(Run(settings, data, device, work), stage)()
+        were_done.append(getattr(Run(settings, data, device, work), stage)())
         if stage == "train" and settings.machine:
-            return  # the first machine does the others
+            break  # the first machine does the others
+    return all(were_done)
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run on a device, and its stages after the data are there."""
+    """A run on a device, and its stages after the data are there. They return whether they were done before."""
 
     settings: RunSettings
     data: TranslationData
@@ -65,75 +68,99 @@ class Run:
     work: Work
 
     def stage(
-        self, name: str, source: str, made: str, command: Sequence[object], records: Sequence[object] = ()
-    ) -> None:
-        """Make a file of the run's folder of another one by a command.
+        self,
+        name: str,
+        source: str,
+        made: str,
+        command: Sequence[object],
+        depends: Mapping[str, Any],
+        task: Callable[[], Sequence[str]] | None = None,
+    ) -> bool:
+        """Make a file of the run's folder of another one by a command, or by a task that does the same.
 
-        ``records`` are arguments of what the file only records: it need not be made again when they change.
+        The outcome depends on settings and the data.
         """
-        whole, folder = [*map(str, command), *map(str, records)], self.settings.run
+        words, folder = list(map(str, command)), self.settings.run
         if self.settings.dry_run:
-            show(whole)
-            return
-        depends = settings_of(whole[: len(command)], {"dataset": self.data.key}, self._places)
-        do(CommandStage(folder, name, whole, folder / made, folder / source, depends), self.work)
+            show(words)
+            return False
+        settings = {**depends, "dataset": self.data.key}
+        return do(CommandStage(folder, name, words, folder / made, folder / source, settings, task=task), self.work)
 
-    @property
-    def _places(self) -> Mapping[str, Path]:
-        """Folders that may be moved."""
-        settings = self.settings
-        places = {"RUN": settings.run, "DATA": settings.data_folder, "posnet_fairseq": short(commands.USER_DIR)}
-        return places | ({"USER_DIR": settings.user_dir} if settings.user_dir else {})
-
-    def train(self) -> None:
+    def train(self) -> bool:
         """Train, or help the first machine, which keeps the record."""
         settings, work = self.settings, self.work
         training = commands.training(settings, self.data, self.device, work.report)
         if settings.dry_run or settings.machine:
             show(training.command)
         if settings.dry_run:
-            return
-        if settings.machine:
-            record = Record(settings.run / "train.json")
-            if not record.finished or record.is_exceeded(LENGTH, settings.updates):
-                run_or_exit(training.command, work.environment)
-            else:
-                say(f"{shown(settings.run)}: train is done; the first machine continues without this one")
-            return
-        more = {"tokens an update": str(settings.tokens), "dataset": self.data.key}
-        if settings.init_from:
-            more["weights at the beginning"] = digest(settings.init_from, "sha256")
-        remedy = "Give another name (--name, or in the file of systems) or folder (--runs), or remove that folder."
-        train(settings.run, training, settings.average, work, self._places, remedy, more)
+            return False
+        stage = training_stage(settings, self.data)
+        if not settings.machine:
+            return train(stage, training, settings.average, work)
+        if was_done := stage.is_done():
+            say(f"{shown(settings.run)}: train is done; the first machine continues without this one")
+        else:
+            run_or_exit(training.command, work.environment)
+        return was_done
 
-    def average(self) -> None:
+    def average(self) -> bool:
         """Average checkpoints of the training, and record how to search."""
-        made = ("--num", self.settings.average, "--out", self.settings.run / "averaged.pt")
-        command = ["posnet-average", self.settings.run / "checkpoints", *made, *self.settings.plugin]
-        self.stage("average", "train.json", "averaged.pt", command, self._search)
+        settings, out = self.settings, self.settings.run / "averaged.pt"
+        folder = settings.run / "checkpoints"
+        command = ["posnet-average", folder, "--num", settings.average, "--out", out, *self._search, *settings.plugin]
 
-    def precompute(self) -> None:
+        def task() -> Sequence[str]:
+            from posnet_fairseq.inference.averaging import write_average
+
+            self._limit_threads()
+            lengths = {"max_len_a": float(settings.max_len_a), "max_len_b": settings.max_len_b}
+            search = {"beam": settings.beam, "lenpen": float(settings.lenpen), **lengths}
+            notes, lines = write_average(folder, settings.average, out, search, self.work.refuse_stopped)
+            return [*notes, *lines]
+
+        return self.stage("average", "train.json", out.name, command, settings.recorded("average"), task)
+
+    def precompute(self) -> bool:
         """Store the energies that depend on positions only."""
-        made = ("--out", self.settings.run / "precomputed.pt", "--or-copy")
-        command = ["posnet-precompute", self.settings.run / "averaged.pt", *made, *self.settings.plugin]
-        self.stage("precompute", "averaged.pt", "precomputed.pt", command)
+        path, out = (self.settings.run / name for name in ("averaged.pt", "precomputed.pt"))
+        command = ["posnet-precompute", path, "--out", out, "--or-copy", *self.settings.plugin]
 
-    def translate(self) -> None:
+        def task() -> Sequence[str]:
+            from posnet_fairseq.inference.precomputing import write_precomputed
+
+            self._limit_threads()
+            return write_precomputed(str(path), str(out), or_copy=True)
+
+        return self.stage("precompute", path.name, out.name, command, {}, task)
+
+    def _limit_threads(self) -> None:
+        """Let this thread compute with as many threads as the run's commands do."""
+        import torch
+
+        if threads := (os.environ | self.work.environment).get("OMP_NUM_THREADS"):
+            torch.set_num_threads(int(threads))
+
+    def translate(self) -> bool:
         """Translate all test sets."""
-        for name in self.data.test_sets:
-            self.translate_set(stage_of("translate", name), name, f"{name}.{self.data.target}")
+        names = self.data.test_sets
+        return all(
+            [self.translate_set(stage_of("translate", each), each, f"{each}.{self.data.target}") for each in names]
+        )
 
-    def translate_set(self, stage: str, name: str, output: str, *options: str) -> None:
-        """Translate a set of the data into a file of the run's folder."""
+    def translate_set(self, stage: str, name: str, output: str, **options: str) -> bool:
+        """Translate a set of the data into a file of the run's folder, with further options of posnet-translate."""
         settings, processes = self.settings, self.device.processes
         command = [
             *("posnet-translate", settings.run / "precomputed.pt", "--data", settings.data_folder),
             *("--input", settings.data_folder / f"{name}.{self.data.source}", "--output", settings.run / output),
             *(*self._search, "--on-long", "truncate", *self.device.option),
             *(("--processes", processes) if processes > 1 else ()),
-            *(*options, *settings.plugin),
+            *(word for option, value in options.items() for word in (flag(option), value)),
+            *settings.plugin,
         ]
-        self.stage(stage, "precomputed.pt", output, command)
+        depends = settings.recorded("translate") | {flag(option): value for option, value in options.items()}
+        return self.stage(stage, "precomputed.pt", output, command, depends)
 
     @property
     def _search(self) -> Sequence[object]:
@@ -141,26 +168,44 @@ class Run:
         lengths = ("--max-len-a", settings.max_len_a, "--max-len-b", settings.max_len_b)
         return "--beam", settings.beam, "--lenpen", settings.lenpen, *lengths
 
-    def score(self) -> None:
+    def score(self) -> bool:
         """Score all translations, then print what posnet-score has printed, when all are done: perhaps nobody reads."""
         settings, data = self.settings, self.data
-        reports = {name: settings.run / stage_of("report", name) for name in data.test_sets}
-        for name, report in reports.items():
+        were_done = []
+        for name in data.test_sets:
             translation = f"{name}.{data.target}"
             command = [
                 *("posnet-score", "--source", settings.data_folder / f"{name}.{data.source}"),
                 *("--reference", settings.data_folder / translation),
                 *("--language-pair", f"{data.source}-{data.target}"),
                 *("--system", f"{settings.system}={settings.run / translation}"),
-                *("--metrics", ",".join(settings.metrics), "--out", report),
+                *("--metrics", ",".join(settings.metrics), "--out", settings.run / stage_of("report", name), "--quiet"),
                 *(*self.device.option, *(["--lowercase"] * data.lowercase)),
             ]
-            self.stage(stage_of("score", name), translation, f"{report.name}/report.html", command)
-        for name, report in reports.items() if not settings.dry_run else ():
-            printed = last_attempt(settings.run / f"{stage_of('score', name)}.log")
-            table = printed[max(0, printed.find(f"{name}, ")) :]  # from its title on
-            place = f"report: {shown(report)}".replace("\\", r"\\")  # the folder may have been moved
-            print(re.sub(r"report: .*(?=/report\.html)", place, table), end="", flush=True)
+            made = f"{stage_of('report', name)}/report.html"
+            were_done.append(
+                self.stage(stage_of("score", name), translation, made, command, settings.recorded("score"))
+            )
+        for name in data.test_sets if not settings.dry_run else ():
+            print(last_attempt(settings.run / f"{stage_of('score', name)}.log"), end="")
+            print(f"report: {shown(settings.run / stage_of('report', name))}/report.html", flush=True)
+        return all(were_done)
+
+
+def training_stage(settings: RunSettings, data: TranslationData) -> CommandStage:
+    """Return the stage of a run's training, without its command, which depends on the device."""
+    depends = settings.recorded("train") | {"dataset": data.key}
+    if settings.init_from:
+        depends["weights at the beginning"] = digest(settings.init_from)
+    remedy = "Give another name (--name, or in the file of systems) or folder (--runs), or remove that folder."
+    return CommandStage(settings.run, "train", [], settings=depends, remedy=remedy, growing=GROWING)
+
+
+def is_trained(settings: RunSettings) -> bool:
+    """Return whether nothing is left to do for the training of a run; not if its record is damaged or differs."""
+    with contextlib.suppress(UsageError, FileNotFoundError):  # its stage says so
+        return training_stage(settings, TranslationData.read(settings.data_folder, dry_run=True)).is_done()
+    return False
 
 
 def stage_of(stage: str, test_set: str) -> str:
@@ -175,15 +220,22 @@ def check_metrics(settings: TrainingSettings) -> None:
         get_metric(name, options).fetch(download=not settings.dry_run)
 
 
-def check_options(runs: Sequence[RunSettings]) -> None:
-    """Refuse options that fairseq-train does not understand before hours of work, not after."""
-    from posnet_fairseq.runs.before_training import try_options  # imports torch
+def check_trainings(runs: Sequence[RunSettings]) -> Mapping[str, Any]:
+    """Refuse options that fairseq-train does not understand before hours of work; return what it makes of the others.
 
-    elsewhere(try_options, {each.system: commands.tried(each) for each in runs})
+    That is by system, see :func:`posnet_fairseq.runs.before_training.check_trainings`.
+    """
+    from posnet_fairseq.runs import before_training  # imports torch
+
+    device, data = find_device(runs[0]), TranslationData.read(runs[0].data_folder, dry_run=True)
+    placed = [str(runs[0].data_folder), *commands.placed(device, device.processes * runs[0].nodes)]
+    arguments = {each.system: [*placed, *commands.options_of(each, data)] for each in runs}
+    return elsewhere(before_training.check_trainings, arguments)
 
 
-def prepare_data(settings: RunSettings) -> None:
-    """Make the dataset, unless it is there."""
+def prepare_data(runs: Sequence[RunSettings]) -> None:
+    """Make the dataset of runs, unless it is there."""
+    settings = runs[0]
     folder = settings.data_folder
     if (folder / CARD).exists():
         say(f"dataset {folder} is ready")
@@ -192,7 +244,7 @@ def prepare_data(settings: RunSettings) -> None:
     elif settings.dry_run:
         show(commands.prepare(settings.dataset, folder))
     else:
-        check_options([settings])
+        check_trainings(runs)
         settings.runs_folder.mkdir(parents=True, exist_ok=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
         run_or_exit(commands.prepare(settings.dataset, folder))

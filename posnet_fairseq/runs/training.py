@@ -1,6 +1,5 @@
 """The training of a run: checked before, watched meanwhile, its old checkpoints removed."""
 
-import functools
 import itertools
 import math
 import re
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posnet_fairseq.runs.command_stage import CommandStage, Work, do, settings_of
+from posnet_fairseq.runs.command_stage import CommandStage, Work, do
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import elsewhere
 from posnet_fairseq.shared.progress import Bar, ProgressReporter
@@ -18,8 +17,7 @@ from posnet_fairseq.shared.schema import loads
 from posnet_fairseq.shared.selection import best_and_following
 
 LINES = 10  # about progress, where there is no terminal
-LENGTH = "--max-update"
-GROWING = (LENGTH, "--save-interval-updates", "--log-interval")  # the distances of a size depend on the length
+GROWING = ("--updates", "--interval")  # the distance of a size's checkpoints depends on the length
 _RECORD = re.compile(r"\| INFO \| (train_inner|valid) \| (\{.*\})\s*$")
 _NUMBERED = re.compile(r"checkpoint_\d+_(\d+)\.pt")
 # checkpoint_last.pt, checkpoint_best.pt, and one that is being written; after the training, two thirds of the latter's
@@ -140,10 +138,14 @@ class Training:
         """The whole command."""
         return [*self.launch, *self.arguments]
 
+    def value(self, name: str) -> str:
+        """Return the value of an option, "" if it is not given."""
+        return value_of(self.arguments, name)
+
 
 def value_of(arguments: Sequence[str], name: str) -> str:
-    """Return the value of an option among arguments of fairseq-train."""
-    return arguments[arguments.index(name) + 1]
+    """Return the value of an option among arguments, "" if it is not there."""
+    return arguments[arguments.index(name) + 1] if name in arguments else ""
 
 
 def progress(log: Path) -> tuple[int, int, float]:
@@ -212,31 +214,22 @@ def _watcher(
     return look
 
 
-def train(
-    run: Path,
-    training: Training,
-    average: int,
-    work: Work,
-    places: Mapping[str, object],
-    remedy: str,
-    more: Mapping[str, str] | None = None,
-) -> None:
-    """Do the stage of a training, unless it is done. One that was done with fewer updates goes on.
+def train(stage: CommandStage, training: Training, average: int, work: Work) -> bool:
+    """Do the stage of a training, unless it is done; return whether it was. One with fewer updates goes on.
 
-    ``places`` and ``more`` are those of :func:`settings_of`; the remedy says what to do if settings have changed.
+    Of its checkpoints, those stay that an average of so many may take.
     """
-    arguments = training.arguments
-    folder, updates = Path(value_of(arguments, "--save-dir")), int(value_of(arguments, LENGTH))
-    settings = settings_of(["fairseq-train", *arguments], more, places)
-    stage = CommandStage(run, "train", training.command, settings=settings, remedy=remedy, growing=GROWING)
+    folder, updates = Path(training.value("--save-dir")), int(training.value("--max-update"))
+    stage.command = training.command
+    name = stage.run.name
 
     def prepare() -> None:
         from posnet_fairseq.runs import before_training  # imports torch
 
         others = [other / "checkpoints" for other in work.others]
-        check = functools.partial(before_training.check, average=average, others=others)
-        added, remarks = elsewhere(check, training)
-        stage.command += added
+        checked = work.checked or elsewhere(before_training.check_trainings, {name: training.arguments})[name]
+        added, remarks = before_training.make_ready(training, checked, average, others)
+        stage.command = [*training.command, *added]
         for remark in remarks:
             work.report.say(remark)
 
@@ -245,16 +238,16 @@ def train(
         return {"perplexity_at_the_beginning": found[0], "best_perplexity": min(found.values())} if 0 in found else {}
 
     stage.prepare, stage.measure = prepare, measure
-    if stage.record.is_exceeded(LENGTH, updates):
-        work.report.say(f"{run.name}: training continues from update {progress(stage.log)[0]:,} to {updates:,}")
-    was_done = stage.record.finished
-    do(stage, work, "updates", updates, _watcher(stage, folder, average, updates, work.report))
+    if stage.grows:
+        work.report.say(f"{name}: training continues from update {progress(stage.log)[0]:,} to {updates:,}")
+    was_done = do(stage, work, "updates", updates, _watcher(stage, folder, average, updates, work.report))
     remove_old(folder, stage.log, average)
     if not was_done and (sentence := _since_the_beginning(validations(stage.log))):
-        work.report.say(f"{run.name}: {sentence}")
+        work.report.say(f"{name}: {sentence}")
     ended = progress(stage.log)[0]
     if ended < updates and not was_done:
         work.report.say(
-            f"{run.name}: training stopped after {ended:,} updates: no better perplexity in the last "
-            f"{value_of(arguments, '--patience')} validations (--patience)"
+            f"{name}: training stopped after {ended:,} updates: no better perplexity in the last "
+            f"{training.value('--patience')} validations (--patience)"
         )
+    return was_done

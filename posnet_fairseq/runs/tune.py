@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from posnet_fairseq.runs.command_stage import Diverged
 from posnet_fairseq.runs.compare import SystemsSettings, job
 from posnet_fairseq.runs.devices import shares
 from posnet_fairseq.runs.jobs import do_all
 from posnet_fairseq.runs.parsers import fraction, rate, several, whole_number
-from posnet_fairseq.runs.run_settings import RunSettings
+from posnet_fairseq.runs.run_settings import RunSettings, by_name
 from posnet_fairseq.runs.settings import refuse, setting
-from posnet_fairseq.runs.single_run import check_options, prepare_data, say
+from posnet_fairseq.runs.single_run import prepare_data, say
 from posnet_fairseq.runs.systems import System, chosen, find_mixer
 from posnet_fairseq.runs.training import best_validation
 from posnet_fairseq.shared.errors import UsageError, flag
-from posnet_fairseq.shared.failures import DIVERGED
 from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.progress import plain_console, plain_table, print_table, shown
 
@@ -72,11 +72,10 @@ def tune(settings: TuneSettings) -> Path:
     jobs = [job(system, settings.seed, settings) for system in systems]
     _refuse_chosen(jobs)
     shares(settings.jobs, settings)  # refuses what does not fit the machine
-    check_options(jobs)
     first = {option: getattr(settings, field)[0] for field, option in OPTIONS.items()}
     without = {option: value for option, value in first.items() if option != "--clip-distance"}
     best = {system.name: first if has_clip_distance(system) else without for system in systems}
-    prepare_data(jobs[0])
+    prepare_data(jobs)
     trials: Trials = {system.name: {} for system in systems}
     for field, option in OPTIONS.items():
         tried = {
@@ -86,7 +85,7 @@ def tune(settings: TuneSettings) -> Path:
             for value in getattr(settings, field)
         }
         todo = [each for each, (name, _) in tried.items() if each.run.name not in trials[name]]
-        diverged = do_all(todo, shares(min(settings.jobs, len(todo)), settings), DIVERGED) if todo else ()
+        diverged = do_all(todo, shares(min(settings.jobs, len(todo)), settings), Diverged) if todo else ()
         for each in todo:
             name, value = tried[each]
             found = () if settings.dry_run or each in diverged else best_validation(each.run / "train.log")
@@ -111,9 +110,8 @@ def tune(settings: TuneSettings) -> Path:
 def _refuse_chosen(jobs: Sequence[RunSettings]) -> None:
     """Refuse options that are chosen already: values to try would replace them."""
     for each in jobs:
-        words = {word.partition("=")[0] for word in each.options.split()}
         for field, option in OPTIONS.items():
-            if option in words:
+            if option in by_name(each.options):
                 instead = f"Leave it out there, and give the values to try with {flag(field)}"
                 raise UsageError(f"{each.system}: its options have {option}, which the search chooses. {instead}.")
 

@@ -17,8 +17,6 @@ from posnet_fairseq.shared.errors import UsageError, unreadable, visible
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
-DIVERGED = "the training diverged"
-
 NO_FAIRSEQ = (
     "this needs fairseq, which is not installed. On x86-64 with Python 3.11 or 3.12: pip install ve-fairseq==0.12.3. "
     "Elsewhere: READTHEDOCS=1 pip install --no-build-isolation fairseq-fixed==0.12.3.1, which compiles nothing, or "
@@ -70,7 +68,7 @@ _FAIRSEQ = {
         "--finetune-from-model {path}: there is no such checkpoint. Check the path."
     ),
     r"gradients are Nan/Inf|Minimum loss scale reached|gradients are inconsistent between workers[^$]*= (nan|inf)": (
-        f"{DIVERGED}: its gradients are infinite or NaN. Train with a lower --lr, a longer "
+        "the training diverged: its gradients are infinite or NaN. Train with a lower --lr, a longer "
         "--warmup-updates or --clip-norm 1, from the beginning or from an earlier checkpoint (--restore-file)."
     ),
     r"Seed must be between 0 and 2\*\*32 - 1": "--seed: give a number from 0 to 4294967295.",
@@ -227,6 +225,9 @@ def install_hook() -> None:
             previous(kind, error, traceback)
             return
         print(f"posnet: error: {visible(sentence)}", file=sys.stderr)
+        from posnet_fairseq.shared.processes import leave_result  # which imports this module
+
+        leave_result(diverged=any(isinstance(cause, FloatingPointError) for cause in _causes(error)))
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()

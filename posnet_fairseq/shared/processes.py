@@ -3,7 +3,7 @@
 import contextlib
 import ctypes
 import fcntl
-import functools
+import json
 import multiprocessing
 import os
 import pickle
@@ -22,12 +22,14 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
+from posnet_fairseq.shared import launcher
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.torch_process import end_threads
 from posnet_fairseq.shared.user_dir import UserDirs
 
 FEWER_WORKERS = "Run again with fewer --workers; what is done is kept."
-_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+RESULT = "POSNET_RESULT"  # variable with the path of the JSON file in which a command leaves its result
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -280,7 +282,7 @@ def submitted(
 
 def die_with_parent(parent: int) -> None:
     """Have this process killed when its parent, given by its id, ends or has ended for whatever reason (Linux)."""
-    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(launcher.DIE_WITH_PARENT, signal.SIGKILL)
     end_orphan(parent)
 
 
@@ -290,9 +292,14 @@ def end_orphan(parent: int, *_: object) -> None:
         os._exit(1)
 
 
-def ending_with_this() -> Callable[[], None]:
-    """Return a ``preexec_fn`` for :class:`subprocess.Popen`: the new process is killed when this one ends."""
-    return functools.partial(die_with_parent, os.getpid())
+def start(command: Sequence[str], environment: Mapping[str, str] | None = None, **options: Any) -> subprocess.Popen:
+    """Start a command with more variables of its environment. It is killed when this thread or process ends.
+
+    `options` are those of :class:`subprocess.Popen`.
+    """
+    launched = [sys.executable, "-I", "-S", launcher.__file__, str(os.getpid()), *command]
+    with _without_interrupts():  # the launcher lets them through when it is the command
+        return subprocess.Popen(launched, env=os.environ | (environment or {}), **options)
 
 
 def run_attached(command: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
@@ -301,8 +308,18 @@ def run_attached(command: Sequence[str], environment: Mapping[str, str] | None =
     Of posnet's own commands, one started with ``--quiet`` starts others with it.
     """
     quiet = command[0].startswith("posnet-") and getattr(sys.stderr, "name", "") == os.devnull
-    whole = [*command, *["--quiet"] * quiet]
-    return subprocess.run(whole, env=os.environ | (environment or {}), preexec_fn=ending_with_this()).returncode
+    with start([*command, *["--quiet"] * quiet], environment) as process:
+        try:
+            return process.wait()
+        except BaseException:
+            process.kill()
+            raise
+
+
+def leave_result(**values: Any) -> None:
+    """Leave values for the process that runs this one as a stage, see :class:`CommandStage`; if none does, nothing."""
+    if path := os.environ.get(RESULT):
+        write_lines(Path(path), [json.dumps(values)])
 
 
 _number = 0  # of this worker

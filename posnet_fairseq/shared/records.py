@@ -46,7 +46,6 @@ class Record:
             what = "record of a stage"
             advice = "Move it away and run again: a training goes on from its checkpoints, another stage is done again."
             self.content = schema.read_json(path, _Content, what, advice)
-            _update(self.content["settings"])
 
     @property
     def finished(self) -> bool:
@@ -66,8 +65,8 @@ class Record:
 
     def is_exceeded(self, name: str, value: int) -> bool:
         """Return whether a setting, a number, was less in earlier attempts than a value is."""
-        before = self.content["settings"].get(name, "")
-        return before.isdecimal() and int(before) < value
+        before = self.content["settings"].get(name)
+        return isinstance(before, int) and before < value
 
     def begin(self, settings: Mapping[str, Any], **attempt: Any) -> None:
         """Note an attempt before it is made, so that one that is killed leaves its trace."""
@@ -77,7 +76,7 @@ class Record:
         self.content["attempts"].append({"started": started, **attempt, "outcome": "interrupted"})
         self.write()
 
-    def end(self, outcome: str, **measured: float) -> None:
+    def end(self, outcome: str, **measured: Any) -> None:
         """Note how the attempt ended: ``finished``, or how it failed."""
         self.content["attempts"][-1] |= {"outcome": outcome, **measured}
         self.content |= {"finished": outcome == "finished", "seconds": round(self.seconds, 1)}
@@ -94,14 +93,6 @@ class Record:
             if "seconds" not in attempt and "started" in attempt and log.exists():
                 started = datetime.fromisoformat(attempt["started"]).timestamp()
                 attempt["seconds"] = round(max(0.0, log.stat().st_mtime - started), 1)
-
-
-def _update(settings: dict[str, Any]) -> None:
-    """Bring settings that an earlier version recorded into today's form."""
-    if str(settings.get("--user-dir")).endswith("/posnet_fairseq"):
-        settings["--user-dir"] = "posnet_fairseq"  # wherever it was installed
-    if "--metrics" in settings:
-        settings["--metrics"] = str(settings["--metrics"]).replace(" ", ",")
 
 
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -11,12 +11,12 @@ from typing import Any
 from posnet_eval.metrics.base import Metric
 from posnet_fairseq.runs import commands, parsers, training
 from posnet_fairseq.runs.command_stage import Work
-from posnet_fairseq.runs.comparison import MODEL, decoding_speed, parameters, peak_memory
+from posnet_fairseq.runs.comparison import MODEL, Model, decoding_speed, peak_memory
 from posnet_fairseq.runs.devices import Device, shares
 from posnet_fairseq.runs.jobs import do_all
 from posnet_fairseq.runs.run_settings import RunSettings, TranslationData, hyperparameters
 from posnet_fairseq.runs.settings import Settings, refuse, setting
-from posnet_fairseq.runs.single_run import Run, check_options, prepare_data, run_or_exit, say, stage_of
+from posnet_fairseq.runs.single_run import Run, prepare_data, run_or_exit, say, stage_of
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import check_folder
 from posnet_fairseq.shared.progress import shown
@@ -99,9 +99,8 @@ def run_study(settings: StudySettings) -> None:
             todo.append(run)
     if todo:
         check_folder(settings.results_folder, "--results")
-        check_options(todo)
         parts = shares(min(settings.jobs, len(todo)), todo[0])
-        prepare_data(todo[0])
+        prepare_data(todo)
         _refuse_other_data(study, todo[0], settings)
         do_all(todo, parts, then=lambda run, work: write_result(study, run, settings, work))
 
@@ -203,9 +202,9 @@ def translated(run: Run, metrics: Mapping[str, Metric]) -> dict[str, Any]:
     """Return the scores of all test sets, in float32 and int8."""
     found: dict[str, Any] = {name: {} for name in run.data.test_sets}
     for name, of_test_set in found.items():
-        for precision, more in {"float32": (), "int8": ("--dtype", "int8")}.items():
+        for precision, more in {"float32": {}, "int8": {"dtype": "int8"}}.items():
             output, stage = f"{name}.{precision}.{run.data.target}", f"{stage_of('translate', name)}-{precision}"
-            run.translate_set(stage, name, output, *more)
+            run.translate_set(stage, name, output, **more)
             of_test_set[precision] = _scored(run, metrics, output, name) | {
                 "cpu_seconds": _cpu_seconds(Record(run.settings.run / f"{stage}.json")),
                 "sentences_per_second": decoding_speed(run.settings.run, stage),
@@ -227,7 +226,7 @@ def model_of(settings: RunSettings) -> dict[str, int]:
         out, model = Path(place, "model"), settings.run / MODEL
         run_or_exit(["posnet-export", str(model), "--data", str(settings.data_folder), "--out", str(out)])
         size = sum(path.stat().st_size for path in out.iterdir())
-    return {"parameters": parameters(settings.run), "folder_bytes": size}
+    return {"parameters": Model.of(settings.run / MODEL).parameters, "folder_bytes": size}
 
 
 def training_of(run: Path) -> dict[str, Any]:
@@ -271,6 +270,6 @@ def cost_of(run: Run, baseline: RunSettings) -> dict[str, Any]:
         short = dataclasses.replace(each, updates=update_cost.UPDATES, max_tokens=tokens)
         trainings.append(commands.training(short, run.data, run.device, run.work.report).arguments)
     command = update_cost.measuring(out, *trainings)
-    run.stage("cost", "train.json", out.name, command)
+    run.stage("cost", "train.json", out.name, command, {})
     found: dict[str, Any] = loads(out.read_text(encoding="utf-8"))
     return found

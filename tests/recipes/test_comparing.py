@@ -15,6 +15,7 @@ from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.runs import comparison, devices, jobs, single_run
 from posnet_fairseq.runs.compare import ComparisonSettings, baselines_of, compare, job
+from posnet_fairseq.runs.comparison import Model
 from posnet_fairseq.runs.systems import System, chosen, find_list, read_systems
 from posnet_fairseq.runs.training import training_speed
 from posnet_fairseq.shared.errors import UsageError
@@ -146,22 +147,16 @@ def test_cores_are_shared(monkeypatch, shares):
 )
 def test_baselines(settings, names, given, expected):
     assert baselines_of([System(name, "shaw") for name in names.split()], settings(baselines=given)) == expected
-
-
-@pytest.mark.parametrize("given", ["d", "a b c", "a a"])
-def test_other_baselines_are_refused(settings, given):
-    with pytest.raises(UsageError, match=f"--baselines {given}: name one or two of a, b, c"):
-        baselines_of([System(name, "shaw") for name in "abc"], settings(baselines=given))
+    for other in ("d", "a b c", "a a"):
+        with pytest.raises(UsageError, match=f"--baselines {other}: name one or two of {', '.join(names.split())}"):
+            baselines_of([System(name, "shaw") for name in names.split()], settings(baselines=other))
 
 
 def test_figures_of_a_run(tmp_path):
     (tmp_path / "train.log").write_text(training_log(end="\nhalf a line"))
     attempts = [{"peak_memory_bytes": bytes} for bytes in (5, 9, 7)]
     (tmp_path / "train.json").write_text(json.dumps({"settings": {}, "attempts": attempts, "finished": True}))
-    rate = "posnet-translate: 3 sentences in 1.5 s, {} sentences and 9.0 tokens a second\n"
-    (tmp_path / "translate.log").write_text("".join(f"$ posnet-translate\nnote\n{rate.format(r)}" for r in (1.0, 2.5)))
     assert training_speed(tmp_path / "train.log") == 1010.5
-    assert comparison.decoding_speed(tmp_path) == 2.5
     assert comparison.peak_memory(tmp_path) == 9
     log = training_log(gpu=True)
     other = (
@@ -169,6 +164,15 @@ def test_figures_of_a_run(tmp_path):
     )
     (tmp_path / "train.log").write_text(f"$ fairseq-train\n{log}$ fairseq-train\n{other}")  # went on with another GPU
     assert comparison.peak_memory(tmp_path) == (80 - 66) * 2**30
+
+
+def test_decoding_speed_is_that_of_the_last_attempt_of_any_version(tmp_path):
+    rate = "posnet-translate: 3 sentences in 1.5 s, {} sentences and 9.0 tokens a second\n"
+    (tmp_path / "translate.log").write_text("".join(f"$ posnet-translate\nnote\n{rate.format(r)}" for r in (1.0, 2.5)))
+    for attempt, speed in (({}, 2.5), ({"result": {"sentences_per_second": 4.5}}, 4.5), ({"result": {}}, None)):
+        record = {"settings": {}, "attempts": [attempt], "finished": True}
+        (tmp_path / "translate.json").write_text(json.dumps(record))
+        assert comparison.decoding_speed(tmp_path) == speed
 
 
 def test_what_models_differ_in_besides_the_mixer_is_said(tmp_path):
@@ -183,8 +187,10 @@ def test_what_models_differ_in_besides_the_mixer_is_said(tmp_path):
         "hybrid": ("attention", {"encoder_self_mixer": "lightconv,attention", "decoder_gate": "gelu"}),
         "same": ("attention", {"encoder_self_mixer": "shaw,shaw", "decoder_self_mixer": "shaw"}),
     }
-    paths = {name: checkpoint(tmp_path / f"{name}.pt", mixer, **more) for name, (mixer, more) in systems.items()}
-    assert comparison.differences(paths, "base") == [
+    models = {
+        name: Model.of(checkpoint(tmp_path / f"{name}.pt", mixer, **more)) for name, (mixer, more) in systems.items()
+    }
+    assert comparison.differences({name: model.options for name, model in models.items()}, "base") == [
         "Other differences from base: rposnet and arposnet have --gate gelu (base: none) and "
         "--position-embedding learned (base: sinusoidal).",
         "Other differences from base: fouriernet has --decoder-self-mixer attention (base: as the encoder).",
@@ -194,8 +200,7 @@ def test_what_models_differ_in_besides_the_mixer_is_said(tmp_path):
         "--encoder-self-mixer lightconv+attention (base: the same in all layers) and --gate glu+none in the encoder "
         "and gelu in the decoder (base: none).",
     ]
-    assert comparison.gate(paths["hybrid"].rename(tmp_path / "precomputed.pt").parent) == "glu+none"
-    assert comparison.gate(paths["rposnet"].rename(tmp_path / "precomputed.pt").parent) == "gelu"
+    assert (models["hybrid"].gate, models["rposnet"].gate) == ("glu+none", "gelu")
 
 
 def test_parameters_are_those_of_the_model_and_no_other_tensors(tmp_path):
@@ -203,7 +208,7 @@ def test_parameters_are_those_of_the_model_and_no_other_tensors(tmp_path):
     kinds = {name: tensor.dtype for name, tensor in weights(path).items() if not tensor.is_floating_point()}
     assert kinds.keys() == {"mixers_version", "decoder.length_ratio_version"}
     model = fairseqs_model(read_checkpoint(path))
-    assert comparison.parameters(tmp_path) == sum(parameter.numel() for parameter in model.parameters())
+    assert Model.of(path).parameters == sum(parameter.numel() for parameter in model.parameters())
 
 
 @pytest.fixture
@@ -218,11 +223,12 @@ def pool(monkeypatch, settings, tmp_path):
 
     (tmp_path / "data").mkdir()
     monkeypatch.setattr(jobs, "run", run)
+    monkeypatch.setattr(jobs, "check_trainings", lambda runs: {})
     monkeypatch.setattr(jobs, "STEP", 0.05)
     todo = [job(System(name, "shaw"), 1, settings()) for name in "abc"]
     for each in todo:
         each.run.mkdir(parents=True)
-    return functools.partial(jobs.failures, todo, [devices.Share({})])
+    return functools.partial(jobs.do_all, todo, [devices.Share({})])
 
 
 def begun(folder):
@@ -244,35 +250,42 @@ def test_an_interrupted_comparison_says_how_to_go_on(pool, monkeypatch, capfd):
 def test_damaged_record_of_a_run_does_not_hurt_the_others(pool, tmp_path, damage):
     record = tmp_path / "runs/data/b_tiny_s1/train.json"
     record.mkdir() if damage is None else record.write_bytes(damage)
-    assert [run.system for run in pool()] == ["b"]
+    with pytest.raises(UsageError, match=r"^1 of 3 runs failed \(b_tiny_s1: b/train.json is no record\)\. The others"):
+        pool()
     assert begun(tmp_path) == {"a.1", "b.1", "c.1"}
 
 
 @pytest.mark.parametrize(
     ("error", "sentence"),
-    [(OSError(28, "No space left"), "the disk is full"), (RuntimeError("oh"), "RuntimeError: oh")],
+    [
+        (OSError(28, "No space left"), "the disk is full"),
+        (RuntimeError("oh"), "RuntimeError: oh"),
+        (SystemExit(3), "a command ended with exit code 3, see above"),
+    ],
 )
-def test_error_of_a_job_is_told_at_the_end(pool, tmp_path, monkeypatch, capfd, error, sentence):
+def test_error_of_a_job_is_told_at_the_end_unless_it_is_tolerated(pool, tmp_path, monkeypatch, capfd, error, sentence):
     run = jobs.run
 
     def fail(settings, work):
         if settings.name == "a":
             raise error
-        run(settings, work)
+        return run(settings, work)
 
     monkeypatch.setattr(jobs, "run", fail)
-    failed = {run.system: text for run, text in pool().items()}
-    assert set(failed) == {"a", "b"}
-    assert sentence in failed["a"]
-    assert failed["b"] == "b/train.json is no record"
+    with pytest.raises(UsageError) as raised:
+        pool()
+    assert f"2 of 3 runs failed (a_tiny_s1: {sentence}" in str(raised.value)
+    assert "; b_tiny_s1: b/train.json is no record)." in str(raised.value)
     assert begun(tmp_path) == {"b.1", "c.1"}
     assert capfd.readouterr().err.count("something that all say") == 1
+    assert {run.name for run in pool((UsageError, type(error)))} == {"a", "b"}
 
 
 def refused(monkeypatch, tmp_path, **texts):
     """What a comparison says that does not begin."""
     monkeypatch.setattr(devices, "gpus", lambda: (0, False))
-    monkeypatch.setattr(jobs, "failures", lambda *_: pytest.fail("it began"))
+    monkeypatch.setattr(jobs, "run", lambda *_: pytest.fail("it began"))
+    monkeypatch.setattr(single_run, "run_or_exit", lambda *_: pytest.fail("it began"))
     monkeypatch.setattr(single_run, "elsewhere", lambda function, item: function(item))
     given = {"data": "data", "runs": "runs", "dataset": "iwslt14.de-en", "size": "tiny"}
     monkeypatch.chdir(tmp_path)
@@ -291,7 +304,7 @@ def refused(monkeypatch, tmp_path, **texts):
             {"options": "--compile --offload-activations"},
             "shaw: --compile with --offload-activations",
         ),
-        ({"options": "--help"}, "shaw: fairseq-train: its options were not understood"),
+        ({"options": "--help", "dry_run": "1"}, "shaw: fairseq-train: its options were not understood"),
     ],
 )
 def test_comparison_that_cannot_begin_is_one_sentence(monkeypatch, tmp_path, given, sentence):
@@ -316,9 +329,10 @@ class Settings:
     run: Path = Path('run')
     updates: int = 1
     gpus: None = None
-    stages: tuple = ()
+    system: str = 'a'
 
 command = ['bash', '-c', 'echo $$; exec sleep 100000']
+jobs.is_trained = lambda settings: True
 jobs.run = lambda settings, work: do(CommandStage(settings.run, 'work', command), work)
 jobs.failures([Settings()], [Share({})])
 """

@@ -53,8 +53,8 @@ def model_of(folder, data="general", name="averaged.pt"):
 def check(folder, path, words="", data="special", arch="rposnet_tiny"):
     arguments = [str(folder / data), "--user-dir", commands.USER_DIR, "--arch", arch, *NARROW.split()]
     arguments += f"--max-source-positions 32 --max-target-positions 32 --share-all-embeddings {words}".split()
-    model, cfg = before_training.build(arguments)
-    before_training.check_beginning(path, model, cfg)
+    cfg = before_training.configuration(arguments)
+    before_training.check_beginning(path, before_training.build(cfg), cfg)
 
 
 def test_fine_tuning_begins_with_the_weights(world):

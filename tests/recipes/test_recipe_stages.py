@@ -2,35 +2,29 @@
 
 import json
 import os
+import re
+import signal
 import sys
 from datetime import datetime
 
 import pytest
 
-from posnet_fairseq.runs import command_stage
-from posnet_fairseq.runs.command_stage import CommandStage, do, last_attempt, settings_of
+from posnet_fairseq.runs import command_stage, earlier_records, training
+from posnet_fairseq.runs.command_stage import CommandStage, Diverged, do, last_attempt
+from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.records import Record
+from support import commands
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Commands that have ended are noticed at once."""
+    monkeypatch.setattr(command_stage, "STEP", 0.02)
 
 
 def python(code):
     return [sys.executable, "-c", code]
-
-
-def test_options_are_settings_but_for_those_that_change_no_result():
-    command = "fairseq-train data --lr 1e-3 --betas (0.9,0.98) --cpu --update-freq 8 --share --max-tokens 300 --seed -1"
-    expected = {
-        "argument 1": "data",
-        "--lr": "1e-3",
-        "--betas": "(0.9,0.98)",
-        "--share": "",
-        "--seed": "-1",
-        "more": "x=y",
-    }
-    assert settings_of(command.split(), {"more": "x=y"}) == expected
-    command = ["program", "/a b/run", "--out", "/a b/run/file", "--system", "x=/a b/run/test", "--other", "/a b/runs"]
-    expected = {"argument 1": "RUN", "--out": "RUN/file", "--system": "x=RUN/test", "--other": "/a b/runs"}
-    assert settings_of(command, places={"RUN": "/a b/run"}) == expected
 
 
 def test_an_error_of_several_lines_is_shown_whole(tmp_path):
@@ -57,56 +51,175 @@ def test_stage_is_done_once(tmp_path):
     ] * 2
 
 
-def test_logs_are_utf8_in_any_locale(tmp_path, monkeypatch):
-    for name, value in {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("PYTHONIOENCODING", raising=False)
-    stage = CommandStage(tmp_path, "work", python("print('\\xe9 \\udce9')"))
-    do(stage)
-    assert last_attempt(stage.log) == "é \\udce9\n"
-
-
 @pytest.mark.parametrize("given", [None, "glibc.malloc.check=0"])
-def test_commands_have_memory_in_large_pages_unless_it_is_set_otherwise(tmp_path, monkeypatch, given):
-    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
-    if given:
-        monkeypatch.setenv("GLIBC_TUNABLES", given)
-    stage = CommandStage(tmp_path, "work", python("import os; print(os.environ['GLIBC_TUNABLES'])"))
+def test_commands_have_memory_in_large_pages_and_logs_in_utf8_in_any_locale(tmp_path, monkeypatch, given):
+    variables = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONIOENCODING": None}
+    for name, value in (variables | {"GLIBC_TUNABLES": given}).items():
+        monkeypatch.delenv(name, raising=False)
+        if value:
+            monkeypatch.setenv(name, value)
+    stage = CommandStage(tmp_path, "work", python("import os; print('\\xe9 \\udce9', os.environ['GLIBC_TUNABLES'])"))
     do(stage)
-    assert last_attempt(stage.log) == f"{given or 'glibc.malloc.hugetlb=1'}\n"
+    assert last_attempt(stage.log) == f"é \\udce9 {given or 'glibc.malloc.hugetlb=1'}\n"
 
 
-def test_a_record_of_version_0_2_0_is_as_good(tmp_path):
+def test_commands_get_signals_as_from_a_shell(tmp_path):
+    """Python ignores some, and what it starts would, too."""
+    stage = CommandStage(tmp_path, "work", ["bash", "-c", "grep -E 'SigIgn|SigBlk' /proc/self/status"])
+    do(stage)
+    ignored = 1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1
+    blocked, ignoring = (int(line.split()[1], 16) for line in last_attempt(stage.log).splitlines())
+    assert not blocked & 1 << signal.SIGINT - 1
+    assert not ignoring & ignored
+
+
+def test_a_program_that_is_not_there_is_one_sentence(tmp_path):
+    with pytest.raises(UsageError, match=r"exit code 1\. no-such-program: No such file or directory\. Is it installed"):
+        do(CommandStage(tmp_path, "work", ["no-such-program"]))
+
+
+def test_a_task_is_done_in_this_process(tmp_path):
+    made, fails = tmp_path / "made", [ValueError("no luck"), InterruptedError("stopped")]
+
+    def task():
+        if fails:
+            raise fails.pop(0)
+        made.touch()
+        return ["one", "two"]
+
+    stage = CommandStage(tmp_path, "work", ["posnet-work"], made, task=task)
+    for kind in (ValueError, InterruptedError):
+        with pytest.raises(kind):
+            do(stage)
+        assert not stage.is_done()
+    assert not do(stage)
+    assert do(stage)
+    assert last_attempt(stage.log) == "one\ntwo\n"
+    outcomes = [attempt["outcome"] for attempt in stage.record.content["attempts"]]
+    assert outcomes == ["failed", "interrupted", "finished"]
+
+
+LEAVES = "from posnet_fairseq.shared.processes import leave_result; leave_result({})"
+
+
+def test_what_a_command_leaves_is_recorded(tmp_path):
+    stage = CommandStage(tmp_path / "run", "work", python(LEAVES.format("speed=1.5")))
+    do(stage)
+    assert stage.record.content["attempts"][-1]["result"] == {"speed": 1.5}
+    assert sorted(path.name for path in stage.run.iterdir()) == [".lock", "work.json", "work.log"]
+    for left, kind in (("diverged=True", Diverged), ("diverged=False", UsageError)):
+        with pytest.raises(UsageError) as raised:
+            do(CommandStage(tmp_path, left, python(f"{LEAVES.format(left)}; raise SystemExit(2)")))
+        assert type(raised.value) is kind
+    assert commands.python(LEAVES.format("a=1"), cwd=tmp_path).returncode == 0, "nobody waits for it"
+
+
+# As version 0.3.0 has recorded a training with --options='--dropout=0 --lr 3e-3 --optimizer adam --num-workers 0'.
+TRAINING = {
+    **{"argument 1": "DATA", "--user-dir": "posnet_fairseq", "--arch": "rposnet_tiny", "--seed": "1"},
+    **{"--share-all-embeddings": "", "--criterion": "label_smoothed_cross_entropy", "--label-smoothing": "0.1"},
+    **{"--optimizer": "adam", "--adam-betas": "(0.9,0.98)", "--adam-eps": "1e-9", "--lr": "3e-3"},
+    **{"--lr-scheduler": "inverse_sqrt", "--warmup-updates": "4", "--best-checkpoint-metric": "ppl"},
+    **{"--max-update": "8", "--max-source-positions": "32", "--max-target-positions": "32"},
+    **{"--skip-invalid-size-inputs-valid-test": "", "--required-batch-size-multiple": "1"},
+    **{"--save-interval-updates": "2", "--no-epoch-checkpoints": "", "--save-dir": "RUN/checkpoints"},
+    **{"--log-format": "json", "--log-interval": "1", "--encoder-self-mixer": "shaw", "--dropout=0": ""},
+    **{"tokens an update": "400", "dataset": "k"},
+}
+OTHERS = {
+    "average": {"argument 1": "RUN/checkpoints", "--num": "2", "--out": "RUN/averaged.pt", "dataset": "k"},
+    "translate": {
+        **{"argument 1": "RUN/precomputed.pt", "--data": "DATA", "--input": "DATA/test.xx", "--output": "RUN/test.yy"},
+        **{"--beam": "2", "--lenpen": "1", "--max-len-a": "0", "--max-len-b": "8", "--on-long": "truncate"},
+        "dataset": "k",
+    },
+    "score": {"--source": "DATA/test.xx", "--metrics": "bleu chrf", "--out": "RUN/report", "dataset": "k"},
+}
+
+
+def settings_of(**more):
+    texts = {"data": "none", "size": "tiny", "updates": "8", "interval": "2", "average": "2", "warmup": "4"}
+    texts |= {"tokens": "400", "max_positions": "32", "beam": "2", "max_len_a": "0", "max_len_b": "8"}
+    texts |= {"options": "--lr 3e-3 --optimizer=adam --dropout 0 --num-workers 4", "encoder_self_mixer": "shaw"}
+    return RunSettings.parsed(texts | more)
+
+
+def record_of_before(folder, stage, settings):
     attempt = {"command": ["x"], "started": "2026-11-20T10:00:00+00:00", "commit": "", "versions": {}, "machine": {}}
     attempt |= {"outcome": "finished", "seconds": 3.0, "cpu_seconds": 1.0, "peak_memory_bytes": 1, "load_average": 0.1}
-    record = {"settings": {"--lr": "1"}, "attempts": [attempt], "finished": True, "seconds": 3.0}
-    (tmp_path / "work.json").write_text(json.dumps(record, indent=1))
-    stage = CommandStage(tmp_path, "work", ["program", "--lr", "1"])
-    assert stage.is_done()
-    assert stage.record.seconds == 3.0
+    record = {"settings": settings, "attempts": [attempt], "finished": True, "seconds": 3.0}
+    (folder / f"{stage}.json").write_text(json.dumps(record, indent=1))
+
+
+def stage_now(folder, stage, **more):
+    settings = settings_of(**more).recorded(stage) | {"dataset": "k"}
+    return CommandStage(folder, stage, [], settings=settings, growing=training.GROWING if stage == "train" else ())
+
+
+@pytest.mark.parametrize("stage", ["train", *OTHERS])
+def test_a_stage_that_an_earlier_version_has_finished_is_done(tmp_path, stage):
+    record_of_before(tmp_path, stage, OTHERS.get(stage, TRAINING))
+    assert stage_now(tmp_path, stage).is_done()
+    assert stage_now(tmp_path, stage).record.seconds == 3.0
+
+
+@pytest.mark.parametrize(
+    ("stage", "more", "difference"),
+    [
+        ("train", {"warmup": "5"}, "--warmup: 4 then, 5 now"),
+        ("train", {"updates": "6"}, "--updates: 8 then, 6 now"),
+        ("train", {"options": "--dropout 0 --lr 3e-3 --gate none"}, "--gate: not given then, none now"),
+        ("train", {"options": "--dropout 0 --lr 3e-3 --optimizer sgd"}, "--optimizer: adam then, sgd now"),
+        ("train", {"options": "--dropout 0"}, "--lr: 3e-3 then, 2e-3 now"),
+        ("train", {"mixer": "shaw"}, "--mixer: rposnet then, shaw now"),
+        ("average", {"average": "3"}, "--average: 2 then, 3 now"),
+        ("translate", {"beam": "3"}, "--beam: 2 then, 3 now"),
+        ("score", {"metrics": "bleu"}, "--metrics: bleu,chrf then, bleu now"),
+    ],
+)
+def test_other_settings_than_those_of_an_earlier_version_are_refused(tmp_path, stage, more, difference):
+    record_of_before(tmp_path, stage, OTHERS.get(stage, TRAINING))
+    with pytest.raises(UsageError, match=rf"finished with other options \({re.escape(difference)}\)\."):
+        stage_now(tmp_path, stage, **more).is_done()
+
+
+def test_a_training_of_an_earlier_version_goes_on_for_longer(tmp_path):
+    record_of_before(tmp_path, "train", TRAINING)
+    longer = stage_now(tmp_path, "train", updates="16", interval="4")
+    assert longer.grows
+    assert not longer.is_done()
+
+
+def test_figures_in_logs_of_earlier_versions(tmp_path):
+    log = tmp_path / "eval.log"
+    log.write_text("2026-01-01 | INFO | fairseq_cli.eval_lm | Loss (base 2): 5.8400, Perplexity: 57.28\n")
+    assert earlier_records.perplexity(log) == 57.28
+    said = "posnet-translate: {} in 1.5 s{}\n"
+    assert earlier_records.decoding_speed(said.format("3 sentences", ", 2.5 sentences and 9.0 tokens a second")) == 2.5
+    assert earlier_records.decoding_speed(said.format("0 sentences", "")) is None
 
 
 def test_a_stage_goes_on_when_a_number_has_grown(tmp_path):
-    def stage(number, *more, interval="1"):
-        command = [*python("print('x')"), "--max", number, "--interval", interval, *more]
-        return CommandStage(tmp_path, "work", command, growing=("--max", "--interval"))
+    def stage(number, interval=1, **more):
+        settings = {"--max": number, "--interval": interval, **more}
+        return CommandStage(tmp_path, "work", python("print('x')"), settings=settings, growing=("--max", "--interval"))
 
-    do(stage("9"))
-    assert stage("9").is_done()
-    assert not stage("10").is_done()
+    do(stage(9))
+    assert stage(9).is_done()
+    assert not stage(10).is_done()
     with pytest.raises(UsageError, match="--max: 9 then, 8 now"):
-        stage("8").is_done()
+        stage(8).is_done()
     with pytest.raises(UsageError, match=r"\(--new: not given then, given now\)"):
-        stage("10", "--new").is_done()
+        stage(10, **{"--new": ""}).is_done()
     with pytest.raises(UsageError, match="--interval: 1 then, 2 now"):
-        stage("9", interval="2").is_done()
-    do(stage("10", interval="2"))
-    assert stage("10", interval="2").is_done()
+        stage(9, interval=2).is_done()
+    do(stage(10, interval=2))
+    assert stage(10, interval=2).is_done()
     record = Record(tmp_path / "work.json")
     of_each = [attempt["seconds"] for attempt in record.content["attempts"]]
     assert len(of_each) == 2
     assert record.content["seconds"] == pytest.approx(sum(of_each))
-    record.begin({"--max": "11"})
+    record.begin({"--max": 11})
     assert not Record(tmp_path / "work.json").finished  # it was killed
 
 
@@ -125,7 +238,8 @@ def test_seconds_are_those_of_all_attempts(tmp_path):
     assert Record(record.path).content["seconds"] == 57.5
 
 
-def test_an_interrupted_stage_is_measured(tmp_path):
+def test_an_interrupted_stage_is_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(command_stage, "STEP", 0.2)
     stage = CommandStage(tmp_path, "work", python("import time; time.sleep(600)"))
 
     def interrupt():
@@ -144,9 +258,10 @@ def made_of(tmp_path):
     """A stage that was done, its source, and one with other options."""
     source, made = tmp_path / "source", tmp_path / "made"
     source.touch()
-    stage = CommandStage(tmp_path / "run", "work", ["touch", str(made)], made, source)
+    stages = (CommandStage(tmp_path / "run", "work", ["touch", str(made)], made, source, {"n": n}) for n in (1, 2))
+    stage, other = stages
     do(stage)
-    return stage, CommandStage(tmp_path / "run", "work", ["touch", "--no-create", str(made)], made, source)
+    return stage, other
 
 
 def test_what_is_made_of_something_that_has_changed_is_done_again(made_of):
@@ -209,25 +324,10 @@ def test_nobody_else_works_in_the_folder(tmp_path, monkeypatch):
     do(CommandStage(tmp_path, "other", python("pass")))
 
 
-@pytest.mark.parametrize("text", [b"{", b'{"settings": {}, "attempts": [1], "finished": true}', None])
+@pytest.mark.parametrize("text", [b'{"settings": {}, "attempts": [1], "finished": true}', None])
 def test_damaged_record_is_one_sentence(tmp_path, text):
     path = tmp_path / "work.json"
     path.mkdir() if text is None else path.write_bytes(text)
     said = r"work.json is no record of a stage: .* Move it away and run again" if text is not None else "is a directory"
     with pytest.raises(UsageError, match=said):
         Record(path)
-
-
-def test_a_training_goes_on_wherever_posnet_is_installed(tmp_path):
-    """Earlier versions recorded the folder as seen from the working directory."""
-    record = Record(tmp_path / "train.json")
-    record.begin({"--user-dir": ".venv/lib/python3.11/site-packages/posnet_fairseq", "--lr": "1"})
-    assert Record(record.path).differences({"--user-dir": "posnet_fairseq", "--lr": "1"}) == []
-
-
-def test_scores_are_done_however_their_metrics_were_written(tmp_path):
-    """Earlier versions recorded them as they were given, with spaces or with commas."""
-    record = Record(tmp_path / "score.json")
-    record.begin({"--metrics": "bleu chrf"})
-    assert Record(record.path).differences({"--metrics": "bleu,chrf"}) == []
-    assert Record(record.path).differences({"--metrics": "bleu,ter"}) != []

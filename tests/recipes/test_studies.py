@@ -116,7 +116,6 @@ def test_what_is_not_in_the_protocol_is_one_sentence(small, given, sentence):
 def made(small, tmp_path, monkeypatch):
     """A function that begins the study, and returns the runs that it would make."""
     begun = []
-    monkeypatch.setattr(running, "check_options", lambda jobs: None)
     monkeypatch.setattr(running, "prepare_data", lambda settings: None)
     monkeypatch.setattr(TranslationData, "read", lambda folder, dry_run: TranslationData("en", "de", "0"))
     monkeypatch.setattr(running, "do_all", lambda runs, *_, **__: begun.extend(runs))
