@@ -40,6 +40,7 @@ COMET = [
 ]
 BLEURT = ["bleurt-pytorch==0.0.1", "huggingface_hub", "transformers<5"]  # 5 lacks what bleurt-pytorch imports
 MBR = ["fastchrf>=0.2"]  # for posnet-rerank
+SENTENCES = ["sentencex>=1"]  # for posnet-translate --split-sentences
 DOCS = ["sphinx>=8", "myst-parser>=4", "furo"]
 EXPORT = ["onnx>=1.17", "onnxscript>=0.5", "onnxruntime>=1.20"]  # for posnet-export
 
@@ -112,6 +113,7 @@ setup(
         "bleurt": BLEURT,
         "bench": BENCH,
         "mbr": MBR,
+        "sentences": SENTENCES,
         "docs": DOCS,
         "export": EXPORT,
         "kernels": ["triton; platform_machine == 'x86_64'"],  # comes with torch's builds for GPUs
@@ -119,6 +121,7 @@ setup(
             *TRAIN,
             *BENCH,
             *MBR,
+            *SENTENCES,
             *DOCS,
             *EXPORT,
             # From 3.13 on, recipes/lib/environment.sh installs it without the limit of numpy, which has no wheel there.

@@ -27,6 +27,7 @@ class _Settings(SearchArguments, total=False):
     prefix: str | Sequence[str] | None
     max_tokens: int
     on_long: str
+    split_sentences: bool
 
 
 class _Scoring(TypedDict, total=False):
@@ -77,6 +78,7 @@ class TranslationModel(SearchableModel):
         prefix: str | Sequence[str] | None = None,
         max_tokens: int = MAX_TOKENS,
         on_long: str = "error",
+        split_sentences: bool = False,
         **settings: Unpack[SearchArguments],
     ) -> str | list[str] | list[Translation] | list[list[Translation]]:
         """Translate a line, or lines.
@@ -92,6 +94,9 @@ class TranslationModel(SearchableModel):
             max_tokens: source tokens in a batch, padding included.
             on_long: what to do with a line of more tokens than the model takes: ``error``, ``truncate`` to cut it, or
                 ``skip`` to translate it to "".
+            split_sentences: split lines into sentences, translate each, and join the translations; spaces between
+                sentences stay as they are. Only texts are returned, so not with `nbest` or `prefix`. Needs the package
+                sentencex.
             **settings: of the search, see :class:`posnet_fairseq.inference.search.search_settings.SearchSettings`.
                 Defaults: those that the model records, then those of the class.
 
@@ -107,7 +112,15 @@ class TranslationModel(SearchableModel):
                 raise UsageError(
                     f"{option('attention')} is returned with translations: give {option('nbest')} too, for instance 1."
                 )
-            return self.results(lines, settings, nbest, max_tokens, on_long, prefix, attention)
+            if not isinstance(split_sentences, bool):
+                raise UsageError(f"{option('split_sentences')} {split_sentences!r:.50}: give True or False.")
+            others = {"nbest": nbest, "prefix": prefix}
+            if split_sentences and (beside := [option(name) for name, value in others.items() if value is not None]):
+                raise UsageError(
+                    f"{option('split_sentences')} with {beside[0]}: a line has several translations, which are joined. "
+                    "Leave one of the two out."
+                )
+            return self.results(lines, settings, nbest, max_tokens, on_long, prefix, attention, split=split_sentences)
 
     @overload
     def score(  # type: ignore[overload-overlap]

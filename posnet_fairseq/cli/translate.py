@@ -8,6 +8,9 @@ from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import path_text
 
+# What is said of single translations.
+_OF_ONE_SENTENCE = ("prefix", "score_translations", "nbest", "print_alignment", "per_token", "json")
+
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
@@ -64,6 +67,12 @@ def _parser() -> argparse.ArgumentParser:
         "The command stops before it translates anything of a window of 4,000 lines; with --stream, it translates the "
         "lines before that one",
     )
+    parser.add_argument(
+        "--split-sentences",
+        action="store_true",
+        help="split lines into sentences, translate each, and join the translations; spaces between sentences stay as "
+        "they are. Needs the package sentencex",
+    )
     add_load_options(parser, "shortlist")
     how = parser.add_mutually_exclusive_group()
     how.add_argument(
@@ -91,6 +100,12 @@ def main(options: argparse.Namespace) -> None:
             raise UsageError(
                 f"--score-translations {options.score_translations} with {flag(name)}: nothing is searched for. Leave "
                 "one of the two out."
+            )
+    for name in _OF_ONE_SENTENCE if options.split_sentences else ():
+        if getattr(options, name):
+            raise UsageError(
+                f"--split-sentences with {flag(name)}: a line has several translations, which are joined. Leave one of "
+                "the two out."
             )
     from posnet_fairseq.inference.translating import translate
 

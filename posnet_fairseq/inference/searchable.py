@@ -21,6 +21,7 @@ from posnet_fairseq.shared.errors import UsageError, called_from_python, option
 from posnet_fairseq.shared.schema import check_choice, check_range
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import choose_pipeline
+from posnet_fairseq.text.sentences import split_sentences
 
 
 class SearchableModel:
@@ -100,6 +101,7 @@ class SearchableModel:
         prefix: str | Sequence[str] | None = None,
         attention: bool = False,
         scores: bool = False,
+        split: bool = False,
     ) -> Any:
         """Return translations of a line or lines as :meth:`posnet_fairseq.api.TranslationModel.translate` does."""
         chosen = replace(self.default_settings, **settings)
@@ -110,9 +112,14 @@ class SearchableModel:
         prefixes = None if prefix is None and not scores else _as_list(prefix, translator.second_input)
         if isinstance(prefix, str) and not scores:  # for all lines, as --prefix
             prefixes = [prefix] * len(texts)
-        batches = Batches(texts, translator, max_tokens, on_long, prefixes)
+        source_language, target_language = self.vocabulary.languages
+        lines_of = split_sentences(texts, source_language) if split else None
+        sentences, numbers = (lines_of.sentences, lines_of.numbers()) if lines_of else (texts, None)
+        batches = Batches(sentences, translator, max_tokens, on_long, prefixes, numbers)
         translations = batches.in_order(map(translator.translate, batches))
         shaped: list[Any] = translations if nbest is not None else [best.text for best, *_ in translations]
+        if lines_of:
+            shaped = list(lines_of.joined(shaped, target_language))
         return shaped[0] if isinstance(lines, str) else shaped
 
 

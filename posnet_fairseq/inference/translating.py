@@ -30,6 +30,7 @@ from posnet_fairseq.shared.line_stream import IncomingLines
 from posnet_fairseq.shared.processes import in_order, leave_result, worker_number
 from posnet_fairseq.shared.progress import Bar, ProgressReporter
 from posnet_fairseq.text.plain import PlainText, iterate_text
+from posnet_fairseq.text.sentences import SplitLines, split_sentences
 
 WINDOW = 4000  # lines that are sorted into batches together, kept when they are finished, and in memory at once
 STREAMED = 32  # with --stream: more would be faster by little, and let the first of them wait for the last
@@ -74,6 +75,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     translator = model.translator(settings, *arguments)
     printing = Printing(options.nbest, options.print_alignment, options.json, options.per_token, scores)
 
+    source_language, target_language = model.vocabulary.languages
     lines, tokens, unit = 0, 0, "texts" if options.generates else "sentences"
     work = {"device": device, "dtype": dtype, **_work_of(options, model)}
     text = iterate_text(options.input)
@@ -86,7 +88,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     with outputs.open_output(options.output, work, options.resume, at_once=options.stream) as output:
         if output.remark:
             say(output.remark)
-        windows = _encoded(_windows(take, inputs, options), output, translator, options, say)
+        windows = _encoded(_windows(take, inputs, options, source_language), output, translator, options, say)
         first = list(itertools.islice(windows, 1))
         batches = sum(len(each) for _, each in first)
         processes, threads = processes_and_threads(options.processes, options.input, batches)
@@ -97,8 +99,12 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
         search = ParallelSearch(find, processes, "spawn" if device == "cuda" else "fork")
         with ProgressReporter().bar("scoring" if scores else "translating", unit) as bar:
             for window, found in search(itertools.chain(first, windows), bar):
-                printed = [printing.lines(*one) for one in enumerate(found, window.first)]
-                output.add(window.texts, list(itertools.chain.from_iterable(printed)))
+                if window.split:
+                    printed = list(window.split.joined([one.text for one, *_ in found], target_language))
+                else:
+                    of_lines = itertools.starmap(printing.lines, enumerate(found, window.first))
+                    printed = list(itertools.chain.from_iterable(of_lines))
+                output.add(window.texts, printed)
                 best = [translations[0] for translations in found if translations[0].tokens]
                 lines += len(best)
                 tokens += sum(len(one.tokens) - (len(one.source_tokens) if options.generates else 0) for one in best)
@@ -127,6 +133,7 @@ class _Window:
     first: int
     lines: list[str]
     prefixes: list[str] | None = None
+    split: SplitLines | None = None
 
     @property
     def texts(self) -> outputs.Texts:
@@ -135,9 +142,12 @@ class _Window:
 
 
 def _windows(
-    take: Callable[[], list[str]], inputs: tuple[str, str | None, str | None], options: argparse.Namespace
+    take: Callable[[], list[str]],
+    inputs: tuple[str, str | None, str | None],
+    options: argparse.Namespace,
+    language: str,
 ) -> Iterator[_Window]:
-    """Yield windows of lines, each with those of :func:`outputs.second_input`, if there are any."""
+    """Yield windows of lines in a language, each with those of :func:`outputs.second_input`, if there are any."""
     name, second, beginning = inputs
     prefixes = iterate_text(second) if second else itertools.repeat(beginning) if beginning else None
     first = 0
@@ -154,7 +164,7 @@ def _windows(
                 f"{name} {second} has {counted(others, 'line')}{fewer}, and --input {options.input} {lines:,}{more}. "
                 "Give one line for each, which may be empty."
             )
-        yield _Window(first, some, begin)
+        yield _Window(first, some, begin, split_sentences(some, language) if options.split_sentences else None)
         first += len(some)
 
 
@@ -181,7 +191,10 @@ def _encoded(
                 raise
             # The lines in front of the one that is refused are translated. The prefix is one for all of a stream.
             begin = window.prefixes and window.prefixes[:1]
-            single = (_Window(number, [line], begin) for number, line in enumerate(window.lines, window.first))
+            split = [None] * len(window.lines) if window.split is None else window.split.by_line()
+            single = (
+                _Window(window.first + index, [line], begin, split[index]) for index, line in enumerate(window.lines)
+            )
             parts = ((each, _batches(each, translator, options)) for each in single)
         for part, batches in parts:
             for note in batches.notes:
@@ -193,8 +206,10 @@ def _encoded(
 
 def _batches(window: _Window, translator: Translator, options: argparse.Namespace) -> Batches:
     """Return the batches of a window; refuse what cannot be translated."""
-    how = (options.max_tokens, options.on_long, window.prefixes, window.first + 1)
-    batches = Batches(window.lines, translator, *how)
+    sentences = window.split.sentences if window.split else window.lines
+    first = window.first + 1
+    numbers = window.split.numbers(first) if window.split else range(first, first + len(sentences))
+    batches = Batches(sentences, translator, options.max_tokens, options.on_long, window.prefixes, numbers)
     for batch in batches:
         translator.search.check(batch.sources, batch.prefixes)
     return batches

@@ -93,33 +93,35 @@ class Translator:
         give_memory_back()
         return translations
 
-    def encode_all(self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int) -> Encoded:
+    def encode_all(
+        self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, numbers: Sequence[int]
+    ) -> Encoded:
         """Return sources and prefixes of the lines that are translated, by index of line, and notes on some lines.
 
         Notes are on lines that are too long, and on those with unknown parts. Arguments are those of :class:`Batches`.
         """
-        fitted, notes = self._fit([self.encode(line) for line in lines], on_long, first, self.max_source)
+        fitted, notes = self._fit([self.encode(line) for line in lines], on_long, numbers, self.max_source)
         sources = {index: tokens for index, tokens in fitted.items() if not is_blank(lines[index])}
-        notes += _note_on_unknown(sources, self.vocabulary.source_dictionary.unk(), first)
-        notes += self._note_on_long(sources, first)
+        notes += _note_on_unknown(sources, self.vocabulary.source_dictionary.unk(), numbers)
+        notes += self._note_on_long(sources, numbers)
         if prefixes is None:
             return sources, None, notes
-        return sources, {index: self.encode_prefix(prefixes[index], first + index) for index in sources}, notes
+        return sources, {index: self.encode_prefix(prefixes[index], numbers[index]) for index in sources}, notes
 
     def size(self, source: Tensor, prefix: Tensor | None) -> int:
         """Return the tokens that a source counts for in a batch, without what its translation begins with."""
         return len(source)
 
     def _fit(
-        self, encoded: Sequence[Tensor], on_long: str, first: int, limit: int, of_line: str = ""
+        self, encoded: Sequence[Tensor], on_long: str, numbers: Sequence[int], limit: int, of_line: str = ""
     ) -> tuple[dict[int, Tensor], list[str]]:
         """Return texts of at most `limit` tokens, (M,) each, by index of line, and notes on the others."""
         fitted, notes = {}, []
         for index, tokens in enumerate(encoded):
             if len(tokens) > limit:
                 note = (
-                    f"{of_line}line {first + index} has {len(tokens)} tokens (its end symbol counted), the model takes "
-                    f"{limit}"
+                    f"{of_line}line {numbers[index]} has {len(tokens)} tokens (its end symbol counted), the model "
+                    f"takes {limit}"
                 )
                 if on_long == "error":
                     others = f"{option('on_long', 'truncate')} or {option('on_long', 'skip')}"
@@ -131,15 +133,15 @@ class Translator:
             fitted[index] = tokens
         return fitted, notes
 
-    def _note_on_long(self, sources: Mapping[int, Tensor], first: int) -> list[str]:
+    def _note_on_long(self, sources: Mapping[int, Tensor], numbers: Sequence[int]) -> list[str]:
         """Return a note on the lines, by index, that are longer than nearly all in training, if there are any."""
         usual = self.pipeline.usual_length
-        long = [str(first + index) for index, tokens in sources.items() if usual and len(tokens) > usual]
+        long = [str(numbers[index]) for index, tokens in sources.items() if usual and len(tokens) > usual]
         if not long:
             return []
         return [
             f"{_lines_by(long)}: longer than 99.9% of the training lines, which have at most {usual} tokens (the end "
-            'symbol counted). Split lines of several sentences: docs/troubleshooting.md, "Lines of several sentences"'
+            "symbol counted). --split-sentences splits lines of several sentences"
         ]
 
     def _translation(self, source: Tensor, hypothesis: Hypothesis) -> Translation:
@@ -164,14 +166,16 @@ class Scorer(Translator):
     blank = UNSCORED
     skipped = "not scored"
 
-    def encode_all(self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int) -> Encoded:
+    def encode_all(
+        self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, numbers: Sequence[int]
+    ) -> Encoded:
         """Return sources and translations of the lines, also blank ones; other lines are too long, and skipped."""
         dictionary = self.vocabulary.target_dictionary
         targets = [dictionary.encode_line(self.encode_target(line)) for line in prefixes or ()]
-        sources, notes = self._fit([self.encode(line) for line in lines], on_long, first, self.max_source)
-        fitted, more = self._fit(targets, on_long, first, self.max_target, "the translation of ")
-        unknown = _note_on_unknown(sources, self.vocabulary.source_dictionary.unk(), first)
-        unknown += _note_on_unknown(dict(enumerate(targets)), dictionary.unk(), first, "translations of ")
+        sources, notes = self._fit([self.encode(line) for line in lines], on_long, numbers, self.max_source)
+        fitted, more = self._fit(targets, on_long, numbers, self.max_target, "the translation of ")
+        unknown = _note_on_unknown(sources, self.vocabulary.source_dictionary.unk(), numbers)
+        unknown += _note_on_unknown(dict(enumerate(targets)), dictionary.unk(), numbers, "translations of ")
         both = [index for index in sources if index in fitted]
         return {i: sources[i] for i in both}, {i: fitted[i] for i in both}, [*notes, *more, *unknown]
 
@@ -197,25 +201,27 @@ class TextGenerator(Translator):
         """Return the tokens that the text counts for in a batch."""
         return min(len(source) + self.new_tokens, self.max_source)
 
-    def encode_all(self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int) -> Encoded:
+    def encode_all(
+        self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, numbers: Sequence[int]
+    ) -> Encoded:
         """Return (P,) token ids of each beginning, without end symbol, and a note on those with unknown parts, if any.
 
         One that is too long is refused.
         """
         encoded = [self.encode(line)[:-1] for line in lines]
-        for number, tokens in enumerate(encoded, start=first):
+        for number, tokens in zip(numbers, encoded, strict=True):
             if len(tokens) > self.max_source:
                 raise UsageError(
                     f"line {number} has {len(tokens)} tokens, and the model's texts have {self.max_source} at most. "
                     "Shorten it."
                 )
         beginnings = dict(enumerate(encoded))
-        return beginnings, None, _note_on_unknown(beginnings, self.vocabulary.target_dictionary.unk(), first)
+        return beginnings, None, _note_on_unknown(beginnings, self.vocabulary.target_dictionary.unk(), numbers)
 
 
-def _note_on_unknown(encoded: Mapping[int, Tensor], unk: int, first: int, of_lines: str = "") -> list[str]:
+def _note_on_unknown(encoded: Mapping[int, Tensor], unk: int, numbers: Sequence[int], of_lines: str = "") -> list[str]:
     """Return a note on the lines, by index, with unknown tokens, if there are any."""
-    unknown = [str(first + index) for index, tokens in encoded.items() if unk in tokens]
+    unknown = [str(numbers[index]) for index, tokens in encoded.items() if unk in tokens]
     if not unknown:
         return []
     return [f"{of_lines}{_lines_by(unknown)}: the model's vocabulary lacks a part, which becomes <unk>"]
@@ -223,6 +229,7 @@ def _note_on_unknown(encoded: Mapping[int, Tensor], unk: int, first: int, of_lin
 
 def _lines_by(numbers: Sequence[str]) -> str:
     """Return "line 5" or "lines 1, 2", of many the first ten."""
+    numbers = list(dict.fromkeys(numbers))  # several sentences may be of one line
     return f"{'line' if len(numbers) == 1 else 'lines'} {', '.join(numbers[:10])}{' ...' * (len(numbers) > 10)}"
 
 
@@ -230,9 +237,9 @@ class Batches:
     """Encoded lines in batches of similar length, and their results in the order of the lines.
 
     A batch has at most `max_tokens` source tokens, padding included, or one longer line. `prefixes` are plain texts
-    that the translations begin with, or for a :class:`Scorer` the translations; `first` is the number of the first
-    line, for errors and :attr:`notes`. With `on_long` ``error`` a line of more tokens than the model takes is refused,
-    ``truncate`` cuts it, and ``skip`` leaves it out.
+    that the translations begin with, or for a :class:`Scorer` the translations; `numbers` are those of the lines, from
+    1 on by default, for errors and :attr:`notes`. With `on_long` ``error`` a line of more tokens than the model takes
+    is refused, ``truncate`` cuts it, and ``skip`` leaves it out.
     """
 
     def __init__(
@@ -242,14 +249,15 @@ class Batches:
         max_tokens: int = MAX_TOKENS,
         on_long: str = "error",
         prefixes: Sequence[str] | None = None,
-        first: int = 1,
+        numbers: Sequence[int] | None = None,
     ) -> None:
         if prefixes is not None and len(prefixes) != len(lines):
             raise UsageError(
                 f"{option(translator.second_input)}: {len(prefixes)} given for {len(lines)} "
                 f"line{'s' * (len(lines) != 1)}. Give one for each, which may be empty."
             )
-        self._sources, self._prefixes, self.notes = translator.encode_all(lines, prefixes, on_long, first)
+        numbers = numbers or range(1, len(lines) + 1)
+        self._sources, self._prefixes, self.notes = translator.encode_all(lines, prefixes, on_long, numbers)
         chosen, second = list(self._sources), self._prefixes or {}
         lengths = [translator.size(source, second.get(index)) for index, source in self._sources.items()]
         self._batches = [[chosen[i] for i in batch] for batch in batches_by_length(lengths, max_tokens)]

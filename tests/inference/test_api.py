@@ -56,6 +56,17 @@ def test_a_card_written_by_hand_names_files_that_are_read(path):
     assert path.parent / "codes.bpe" in files_of_data(path.parent)
 
 
+def test_sentences_of_a_line(model):
+    sentences = ["W1 w2 w3.", "W10 w11!", "W12."]
+    first, second, third = model.translate(sentences)
+    assert model.translate("W1 w2 w3.  W10 w11! W12.", split_sentences=True) == f"{first}  {second} {third}"
+    assert model.translate(["", "W1 w2 w3. W12."], split_sentences=True) == ["", f"{first} {third}"]
+    with pytest.raises(UsageError, match=r"^split_sentences with nbest: a line has several translations"):
+        model.translate("A. B.", split_sentences=True, nbest=1)
+    with pytest.raises(UsageError, match=r"^line 2 has .* tokens"):
+        model.translate(["w1", "W1 w2 w3. " + "w1 " * 300], split_sentences=True)
+
+
 def test_text_in_and_text_out(model):
     lines = ["w1 w2 w3", "", "w10", " \t", "w11 w12"]
     found = model.translate(lines, beam=2, max_len_b=9)

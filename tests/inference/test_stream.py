@@ -144,3 +144,19 @@ def test_refused(small_model, tmp_path, monkeypatch, capfd, options, says):
     monkeypatch.chdir(tmp_path)
     assert says in refused(capfd, translate.main, small_model, *OPTIONS, "--stream", *options)
     assert not list(tmp_path.iterdir())
+
+
+def test_sentences_of_a_line_are_translated_one_by_one(begin, small_model, tmp_path):
+    """As lines of their own."""
+    lines = ["W1 w2 w3. W4 w5! W6 w7.", "", "w8"]
+    for name, text in (("lines", lines), ("sentences", ["W1 w2 w3.", "W4 w5!", "W6 w7.", "", "w8"])):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in text))
+    options = [str(small_model), *OPTIONS, "--output", str(tmp_path / "translated"), "--input"]
+    translate.main([*options, str(tmp_path / "sentences")])
+    first, second, third, *rest = (tmp_path / "translated").read_text().splitlines()
+    expected = [f"{first} {second} {third}", *rest]
+    translate.main([*options, str(tmp_path / "lines"), "--split-sentences"])
+    assert (tmp_path / "translated").read_text().splitlines() == expected
+    stream = begin("--split-sentences", "--on-long", "skip")
+    stream.write("".join(f"{line}\n" for line in lines))
+    assert stream.end() == ("".join(f"{line}\n" for line in expected), 0)

@@ -1,0 +1,64 @@
+"""Lines of several sentences, split and joined again."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from posnet_fairseq.shared.errors import UsageError, option
+from posnet_fairseq.shared.failures import how_to_install
+from posnet_fairseq.shared.records import installed_versions
+from posnet_fairseq.text.languages import BLEU_TOKENIZERS, code_of
+
+_WITHOUT_SPACES = set(BLEU_TOKENIZERS) - {"ko"}  # languages whose sentences follow one another directly
+
+
+@dataclass(frozen=True)
+class SplitLines:
+    """Sentences of lines, each with the spaces behind it, so that a translated line is a concatenation.
+
+    Attributes:
+        sentences: those of all lines; a blank line is one.
+        counts: how many sentences each line has.
+    """
+
+    sentences: list[str]
+    counts: list[int]
+
+    def numbers(self, first: int = 1) -> list[int]:
+        """Return for each sentence the number of its line, where `first` is that of the first line."""
+        return [number for number, count in enumerate(self.counts, first) for _ in range(count)]
+
+    def by_line(self) -> list["SplitLines"]:
+        """Return the sentences of each line alone."""
+        rest = iter(self.sentences)
+        return [SplitLines(list(islice(rest, count)), [count]) for count in self.counts]
+
+    def joined(self, translations: Sequence[str], target_language: str) -> Iterator[str]:
+        """Yield the lines of translated sentences.
+
+        A space is added behind a sentence that had none, as in Chinese, if the target language has spaces.
+        """
+        add_space = code_of(target_language) not in _WITHOUT_SPACES
+        start = 0
+        for count in self.counts:
+            *before, last = translations[start : start + count]
+            start += count
+            spaced = (text + " " * (add_space and text != "" and not text[-1].isspace()) for text in before)
+            yield "".join(spaced) + last
+
+
+def split_sentences(lines: Sequence[str], language: str) -> SplitLines:
+    """Split lines into sentences, by the rules of the package sentencex for a language, such as ``pt-BR``.
+
+    Raises:
+        UsageError: the package is not installed.
+    """
+    if not installed_versions("sentencex"):
+        raise UsageError(
+            f"{option('split_sentences')} needs the package sentencex, which is not installed. "
+            f"{how_to_install('sentences')}"
+        )
+    from sentencex import segment
+
+    of_lines = [list(segment(code_of(language), line)) or [line] for line in lines]
+    return SplitLines([sentence for line in of_lines for sentence in line], list(map(len, of_lines)))
