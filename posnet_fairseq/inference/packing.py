@@ -1,6 +1,6 @@
 """Layers of a trained model are replaced by faster ones that compute the same, for inference on CPUs.
 
-Weights of linear layers and embeddings are laid out anew; values and gate of self-attention are one product.
+Weights of linear layers and embeddings are laid out anew; activations become part of the products in front of them.
 """
 
 import functools
@@ -11,7 +11,6 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from posnet_fairseq.mixers.bases.energies import Energy
 from posnet_fairseq.mixers.bases.gating import Gating
@@ -177,7 +176,9 @@ def pack(module: Any, dtype: str, embeddings: dict[nn.Module, nn.Module] | None 
         module.inner = _linear(module.inner, _JOINED.get(module.activation, "none"), dtype)
         module.activation = ACTIVATIONS["linear"] if module.activation in _JOINED else module.activation
     if isinstance(module, TokenMixer) and module.place != "cross" and _is_gelu(module.gating):
-        module.gating = JoinedGating(module.gating, functools.partial(_linear, activation="gelu", dtype=dtype))
+        gating = module.gating
+        gating.value_proj, gating.gate_proj = (_linear(x, "gelu", dtype) for x in (gating.value_proj, gating.gate_proj))
+        gating.activation = ACTIVATIONS["linear"]
     for name, child in list(module.named_children()):
         if isinstance(child, nn.Linear) and _multiplies_tokens(module, name):
             # A gate makes the context of some tokens many times as large as that of others.
@@ -185,7 +186,7 @@ def pack(module: Any, dtype: str, embeddings: dict[nn.Module, nn.Module] | None 
             setattr(module, name, Int8Linear(child, by_row=True) if gated and dtype == "int8" else make(child))
         elif type(child) is nn.Embedding:
             setattr(module, name, embedding_of(child))
-        elif not isinstance(child, VocabularyLinear | JoinedGating):
+        elif not isinstance(child, VocabularyLinear):
             pack(child, dtype, embeddings)
 
 
@@ -195,7 +196,7 @@ def _multiplies_tokens(module: nn.Module, name: str) -> bool:
 
 
 def _is_gelu(gating: object) -> bool:
-    return isinstance(gating, Gating | JoinedGating) and gating.kind == "gelu"
+    return isinstance(gating, Gating) and gating.kind == "gelu"
 
 
 def _linear(linear: Any, activation: Activation, dtype: str) -> nn.Module:
@@ -205,35 +206,3 @@ def _linear(linear: Any, activation: Activation, dtype: str) -> nn.Module:
     packed = multiplies_bf16() if dtype == "bf16" else torch.backends.mkldnn.is_available()
     kind = torch.bfloat16 if dtype == "bf16" else torch.float32
     return (PackedLinear if packed else PlainLinear)(linear, activation, kind)
-
-
-class JoinedGating(nn.Module):
-    """The ``gelu`` gate of self-attention, whose values and gate are of the same tokens, by one product with GELU."""
-
-    def __init__(self, gating: Gating, pack: Callable[[nn.Linear], nn.Module]) -> None:
-        super().__init__()
-        self.kind = gating.kind
-        self.value_and_gate = pack(_joined(gating.value_proj, gating.gate_proj))
-        self.value_norm: Any = gating.value_norm
-        # By their tokens, which go when an error comes between; several threads may use a model.
-        self._waiting: Any = WeakTensorKeyDictionary()
-
-    def value(self, memory: Tensor) -> Tensor:
-        """Return values (B, N, D) of tokens (B, N, D). Their gate waits for :meth:`forward`."""
-        value, gate = self.value_and_gate(memory).chunk(2, dim=-1)
-        self._waiting[memory] = gate
-        return self.value_norm(value)
-
-    def forward(self, context: Tensor, query: Tensor) -> Tensor:
-        """Gate the mixed values (B, N, D) by the same tokens (B, N, D)."""
-        return context * self._waiting.pop(query)
-
-
-def _joined(*layers: Any) -> nn.Linear:
-    """Return a linear layer with the outputs of several, one after another."""
-    outputs = sum(layer.out_features for layer in layers)
-    joined = nn.Linear(layers[0].in_features, outputs, device="meta")  # without random numbers
-    biases = (layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias for layer in layers)
-    joined.weight = nn.Parameter(torch.cat([layer.weight.detach() for layer in layers]), requires_grad=False)
-    joined.bias = nn.Parameter(torch.cat([bias.detach() for bias in biases]), requires_grad=False)
-    return joined

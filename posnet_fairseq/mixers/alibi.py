@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases import ContentBasedMixer
+from posnet_fairseq.ops.dtypes import float_type
 from posnet_fairseq.ops.offset_gather import plus_products
 from posnet_fairseq.registry import register_mixer
 
@@ -27,7 +28,6 @@ class ALiBi(ContentBasedMixer):
 
     def energy(self, q: Tensor, k: Tensor, index: Tensor) -> Tensor:
         """(B, H, N, M)."""
-        dtype = torch.promote_types(q.dtype, torch.float32)
-        heads = torch.arange(1, self.num_heads + 1, dtype=dtype, device=q.device)
+        heads = torch.arange(1, self.num_heads + 1, dtype=float_type(q), device=q.device)
         bias = -torch.exp2(-8 / self.num_heads * heads)[:, None, None] * index
         return plus_products(bias.to(q.dtype).unsqueeze(0), q, k)

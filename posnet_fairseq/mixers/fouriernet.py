@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases import Mixed, MixerSettings, MixingContext, Options, TokenMixer, option
+from posnet_fairseq.ops.dtypes import float_type
 from posnet_fairseq.ops.fourier import cosines_and_sines, per_length, real_transform
 from posnet_fairseq.ops.host_sync import may_look_at
 from posnet_fairseq.registry import register_mixer
@@ -67,7 +68,7 @@ class FourierNet(TokenMixer):
 
     def _without_lengths(self, query: Tensor, memory: Tensor, padding_mask: Tensor) -> Tensor:
         """Transform by a product for each sentence, where its length may not be looked at."""
-        dtype = torch.promote_types(memory.dtype, torch.float32)
+        dtype = float_type(memory)
         cosines, sines = cosines_and_sines(padding_mask, dtype)
         if self.two_dimensional:
             features = torch.fft.fft(memory.to(dtype), dim=2)

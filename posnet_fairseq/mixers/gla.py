@@ -5,11 +5,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases import Expand, MixerSettings, MixingContext, RecurrentMixer, gated
+from posnet_fairseq.mixers.bases.mixer_settings import check_head_dim
 from posnet_fairseq.ops.dtypes import in_float
 from posnet_fairseq.ops.initialization import linear
 from posnet_fairseq.ops.recurrence import Terms
 from posnet_fairseq.registry import register_mixer
-from posnet_fairseq.shared import errors
 
 # Width between W₁ and W₂, and the power of the decays (Section 4.4).
 RANK, TEMPERATURE = 16, 16
@@ -30,12 +30,7 @@ class GatedLinearAttention(RecurrentMixer):
     def check(cls, settings: MixerSettings) -> None:
         """Keys are half as wide as heads."""
         super().check(settings)
-        if settings.embed_dim // settings.num_heads % 2:
-            heads, dim = (errors.option(f"{settings.place}_{name}") for name in ("attention_heads", "embed_dim"))
-            raise errors.UsageError(
-                f"{heads} {settings.num_heads}: keys of gla are half as wide as heads. Choose heads so that {dim} "
-                f"{settings.embed_dim} / heads is even."
-            )
+        check_head_dim(settings, 2, "have no keys of half their width")
 
     def __init__(self, settings: MixerSettings) -> None:
         width, values = settings.embed_dim, settings.options.expand * settings.embed_dim

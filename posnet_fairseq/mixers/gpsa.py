@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases import ContentBasedMixer, MixerSettings, Options
 from posnet_fairseq.mixers.gaussiannet import centers
+from posnet_fairseq.ops.dtypes import float_type
 from posnet_fairseq.ops.masking import normalized
 from posnet_fairseq.registry import register_mixer
 
@@ -54,7 +55,7 @@ class GPSA(ContentBasedMixer):
         """The mean of both, weighted by the gate; `index` are the features."""
         content = super().weights(q, k, index, padding_mask, hidden)
         # In float32 at least: squares of distances do not fit in half precision.
-        dtype = torch.promote_types(self.position_weight.dtype, torch.float32)
+        dtype = float_type(self.position_weight)
         of_heads = self.position_weight.to(dtype).T[:, :, None, None]
         first, *others = (weight * feature.to(dtype) for weight, feature in zip(of_heads, index, strict=True))
         position = normalized(sum(others, start=first).unsqueeze(0), padding_mask, hidden)

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from posnet_fairseq.mixers.bases import Expand, MixerSettings, MixingContext, RecurrentMixer, gated
 from posnet_fairseq.mixers.rope import check_pairs
+from posnet_fairseq.ops.dtypes import float_type
 from posnet_fairseq.ops.recurrence import Terms
 from posnet_fairseq.ops.sinusoids import rotate
 from posnet_fairseq.registry import register_mixer
@@ -44,7 +45,7 @@ class Retention(RecurrentMixer):
         """The same decay of every token."""
         q, k, v, _ = projected
         exponents = torch.arange(5, 5 + self.num_heads, dtype=torch.float64, device=q.device)
-        log_decay = torch.log1p(-(2.0**-exponents)).to(torch.promote_types(q.dtype, torch.float32))
+        log_decay = torch.log1p(-(2.0**-exponents)).to(float_type(q))
         return Terms(q, k, v, log_decay[None, :, None, None].expand(q.size(0), -1, q.size(2), -1))
 
     def finish(self, y: Tensor, projected: tuple[Tensor, ...]) -> Tensor:

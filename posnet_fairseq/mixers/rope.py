@@ -5,9 +5,9 @@ from torch import Tensor
 
 from posnet_fairseq.mixers.attention import Attention
 from posnet_fairseq.mixers.bases import MixerSettings, MixingContext
+from posnet_fairseq.mixers.bases.mixer_settings import check_head_dim
 from posnet_fairseq.ops.sinusoids import rotate
 from posnet_fairseq.registry import register_mixer
-from posnet_fairseq.shared.errors import UsageError, option
 
 
 @register_mixer("rope")
@@ -42,11 +42,5 @@ class RoPE(Attention):
 
 def check_pairs(settings: MixerSettings) -> None:
     """Refuse heads whose features are not pairs, on a grid pairs of each direction."""
-    width = settings.embed_dim // settings.num_heads
-    by, fits = ("pairs", "is even") if settings.grid is None else ("pairs of rows and columns", "divides by 4")
-    if width % (2 if settings.grid is None else 4):
-        heads, dim = (option(f"{settings.place}_{name}") for name in ("attention_heads", "embed_dim"))
-        raise UsageError(
-            f"{heads} {settings.num_heads}: heads of {width} features cannot be turned in {by} by {settings.mixer}. "
-            f"Choose heads so that {dim} {settings.embed_dim} / heads {fits}."
-        )
+    pairs, features = ("pairs", 2) if settings.grid is None else ("pairs of rows and columns", 4)
+    check_head_dim(settings, features, f"cannot be turned in {pairs} by {settings.mixer}")

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases import ClipDistance, ContentBasedMixer, MixerSettings
+from posnet_fairseq.mixers.bases.mixer_settings import check_head_dim
 from posnet_fairseq.ops.buckets import Buckets
 from posnet_fairseq.ops.initialization import table
 from posnet_fairseq.registry import register_mixer
-from posnet_fairseq.shared.errors import UsageError
 
 
 @register_mixer("sasa")
@@ -27,12 +27,7 @@ class SASA(ContentBasedMixer):
     @classmethod
     def check(cls, settings: MixerSettings) -> None:
         """A head has two halves."""
-        width = settings.embed_dim // settings.num_heads
-        if width % 2:
-            raise UsageError(
-                f"num_heads {settings.num_heads}: heads of {width} features have no halves for rows and columns. "
-                f"Choose heads so that embed_dim {settings.embed_dim} / heads is even."
-            )
+        check_head_dim(settings, 2, "have no halves for rows and columns")
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from posnet_fairseq.ops.band import Band
+from posnet_fairseq.ops.dtypes import float_type
 
 
 def allocate(new: Tensor, band: Band, memory: Tensor | None) -> Tensor:
@@ -18,8 +19,8 @@ def allocate(new: Tensor, band: Band, memory: Tensor | None) -> Tensor:
     """
     rows, heads, _, width = new.shape
     rows = rows if memory is None else max(rows, memory.size(2))
-    dtype = torch.promote_types(new.dtype, torch.float32)  # for sums of many values
-    larger = torch.empty(1 + band.tails, band.clip_distance + 1, rows, heads, width, dtype=dtype, device=new.device)
+    shape = 1 + band.tails, band.clip_distance + 1, rows, heads, width
+    larger = torch.empty(shape, dtype=float_type(new), device=new.device)
     if memory is not None:
         larger[:, :, : memory.size(2)] = memory
     return larger

@@ -13,9 +13,14 @@ def dtype_name(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
+def float_type(x: Tensor) -> torch.dtype:
+    """Return float32, or the type of a tensor if that is wider: of sums of many of its numbers."""
+    return torch.promote_types(x.dtype, torch.float32)
+
+
 def in_float(x: Tensor) -> Tensor:
     """Return numbers in float32, or wider ones as they are."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
+    return x.to(float_type(x))
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager[Any]:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from posnet_fairseq.ops.dtypes import in_float
+
 # Up to this length a product with a matrix of cosines is faster than the fast transform (docs/measurements.md).
 LONGEST_PRODUCT = 128
 
@@ -31,8 +33,7 @@ def per_length(transform: Callable[[Tensor], Tensor], x: Tensor, padding_mask: T
         x: (B, M, D).
         padding_mask: (B, M), True at padding, which follows the real tokens; None without padding.
     """
-    dtype = x.dtype
-    x = x.to(torch.promote_types(dtype, torch.float32))  # there is no transform in half precision
+    dtype, x = x.dtype, in_float(x)  # there is no transform in half precision
     if padding_mask is None:
         return transform(x).to(dtype)
     lengths = (~padding_mask).sum(dim=1)

@@ -8,6 +8,8 @@ without overflow in half precision.
 import torch
 from torch import Tensor
 
+from posnet_fairseq.ops.dtypes import in_float
+
 # The fewest elements for which several vectorized passes are faster; measured in docs/measurements.md.
 FEWEST_ELEMENTS = 2**10
 
@@ -37,7 +39,7 @@ def normalized(energy: Tensor, padding_mask: Tensor | None = None, hidden: Tenso
         Weights (B, H, N, M), or (1, H, N, M) if all arguments are shared by the sentences. With `hidden` of four
         dimensions, the weights of a query whose keys are all hidden are zeros.
     """
-    energy = energy.to(torch.promote_types(energy.dtype, torch.float32))
+    energy = in_float(energy)
     if hidden is not None:
         energy = energy.masked_fill(hidden, masked_energy(energy.dtype))
     if padding_mask is not None:

@@ -8,6 +8,8 @@ products are taken with the T rows first, O(N·T·D), and then gathered for the 
 import torch
 from torch import Tensor
 
+from posnet_fairseq.ops.dtypes import float_type, in_float
+
 
 def gather_by_offset(per_row: Tensor, index: Tensor) -> Tensor:
     """Return out[..., n, m] = per_row[..., n, index[n, m]], (..., N, M).
@@ -30,9 +32,8 @@ def sum_by_offset(weights: Tensor, index: Tensor, rows: int) -> Tensor:
         rows: T.
     """
     # GPUs would round to 16 bits after each of the many weights of a tail.
-    dtype = torch.promote_types(weights.dtype, torch.float32)
-    sums = torch.zeros(*weights.shape[:-1], rows, dtype=dtype, device=weights.device)
-    return sums.scatter_add(-1, index.expand_as(weights), weights.to(dtype)).to(weights.dtype)
+    sums = torch.zeros(*weights.shape[:-1], rows, dtype=float_type(weights), device=weights.device)
+    return sums.scatter_add(-1, index.expand_as(weights), in_float(weights)).to(weights.dtype)
 
 
 def key_energy(k: Tensor, table: Tensor, index: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from posnet_fairseq.ops.derivatives import once_differentiable
+from posnet_fairseq.ops.dtypes import float_type
 from posnet_fairseq.ops.offset_groups import Group, groups
 
 
@@ -223,7 +224,7 @@ class _Gradient:
 
 def _empty_sum(tokens: Tensor) -> Tensor:
     """Return contiguous zeros (N, B, C) for a sum over many offsets, in float32 or wider."""
-    return torch.zeros(tokens.shape, dtype=torch.promote_types(tokens.dtype, torch.float32), device=tokens.device)
+    return torch.zeros(tokens.shape, dtype=float_type(tokens), device=tokens.device)
 
 
 def _near_and_far(tokens: Tensor, clip_distance: int) -> tuple[Tensor, Tensor]:

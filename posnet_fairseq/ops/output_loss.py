@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from posnet_fairseq.ops.derivatives import once_differentiable
+from posnet_fairseq.ops.dtypes import float_type
 from posnet_fairseq.ops.host_sync import may_look_at
 from posnet_fairseq.ops.linear import multiply
 
@@ -79,7 +80,7 @@ class _OutputLoss(torch.autograd.Function):
         count_correct: bool,
         is_grad_enabled: bool,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        wide = torch.promote_types(features.dtype, torch.float32)
+        wide = float_type(features)
         loss, nll_loss = (torch.zeros((), dtype=wide, device=features.device) for _ in range(2))
         correct = torch.zeros((), dtype=torch.long, device=features.device) if count_correct else None
         for_features, for_weight = (is_grad_enabled and needed for needed in ctx.needs_input_grad[:2])

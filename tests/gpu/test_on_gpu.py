@@ -7,11 +7,10 @@ import torch
 
 from posnet_fairseq.registry import get_mixer, mixer_names
 from support import gpu_laws
-from support.building import Case, mixer_cases, usual_gate
+from support.building import USUAL, Case, mixer_cases
 
 pytestmark = pytest.mark.gpu
 
-USUAL = [case for case in mixer_cases() if not case.options and case.gate == usual_gate(case)]
 OPTIONS = [case for case in mixer_cases() if case.options]
 TRAINING = gpu_laws.a_training_step_waits_once
 STORING = gpu_laws.stored_energies_are_those_of_a_cpu

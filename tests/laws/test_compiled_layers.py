@@ -7,18 +7,17 @@ from posnet_fairseq.mixers.bases.decoding_state import table_rows
 from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer
 from posnet_fairseq.ops.offsets import positions_read
 from posnet_fairseq.registry import get_mixer
-from support.building import MAX_POSITIONS, build_case, few_offsets, mixer_cases, usual_gate
+from support.building import MAX_POSITIONS, USUAL, build_case, few_offsets
 from support.laws import TOLERANCE
 
 pytestmark = pytest.mark.thorough  # tracing takes seconds; quick: one mixer compiled by itself, in test_banded
 
-CASES = [case for case in mixer_cases() if not case.options and case.gate == usual_gate(case)]
 STEPS = 5
 
 
 def of_places(*places):
     """The cases in some places; those of α-Translution have more offsets than tokens, those of Translution few."""
-    cases = [case for case in CASES if case.place in places]
+    cases = [case for case in USUAL if case.place in places]
     return [few_offsets(case) if case.mixer == "translution" else case for case in cases]
 
 

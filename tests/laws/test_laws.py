@@ -11,8 +11,10 @@ from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
 from support import laws
 from support.building import (
+    EXAMPLES,
     MAX_POSITIONS,
     POSITION_BASED,
+    USUAL,
     build_case,
     few_offsets,
     mixer_cases,
@@ -21,25 +23,25 @@ from support.building import (
     usual_gate,
 )
 
-LAWS = [
-    laws.padding_on_either_side_changes_nothing,
-    laws.every_token_reaches_every_query,
-    laws.every_length_works,
-    laws.every_parameter_learns,
-]
 every_case = pytest.mark.parametrize("case", list(mixer_cases()), ids=str)
+every_mixer = pytest.mark.parametrize("case", USUAL, ids=str)
+# What does not depend on how a mixer mixes is tested for one of each base class.
+one_of_each_base = pytest.mark.parametrize("case", EXAMPLES, ids=str)
 # Encoders take no steps.
-STEPPING = [case for case in mixer_cases() if case.place != "encoder"]
-
-
-def named(law):
-    return law.__name__
+STEPPING = [case for case in USUAL if case.place != "encoder"]
 
 
 @every_case
-@pytest.mark.parametrize("law", LAWS, ids=named)
+@pytest.mark.parametrize(
+    "law", [laws.every_token_reaches_every_query, laws.every_parameter_learns], ids=lambda law: law.__name__
+)
 def test_law(case, law):
     law(build_case(case))
+
+
+@every_mixer
+def test_padding_on_either_side(case):
+    laws.padding_on_either_side_changes_nothing(build_case(case))
 
 
 @pytest.mark.parametrize("case", STEPPING, ids=str)
@@ -69,57 +71,45 @@ def test_compiling_changes_nothing(case):
     laws.compiling_changes_nothing(build_case(case, encoder_layers=1, decoder_layers=1))
 
 
-@every_case
+@one_of_each_base
 def test_saving_and_loading(case):
     laws.saving_and_loading_change_nothing(build_case(case), build_case(case))
 
 
-@pytest.mark.parametrize("case", [case for case in mixer_cases() if case.mixer in POSITION_BASED], ids=str)
+@pytest.mark.parametrize("case", [case for case in USUAL if case.mixer in POSITION_BASED], ids=str)
 def test_storing_energies(case):
     laws.storing_energies_changes_nothing(build_case(case), build_case(case))
 
 
-@every_case
+@every_mixer
+def test_half_precision(case):
+    laws.half_precision_stays_finite(build_case(case), torch.float16)
+
+
+@every_mixer
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
-@pytest.mark.parametrize("law", [laws.half_precision_stays_finite, laws.autocast_stays_finite], ids=named)
-def test_law_of_half_precision(case, law, dtype):
-    law(build_case(case), dtype)
+def test_autocast(case, dtype):
+    laws.autocast_stays_finite(build_case(case), dtype)
 
 
-@every_case
-def test_activation_checkpointing_changes_no_gradient(case):
-    source, target = pad(sentences(5, 8), left=True), pad(sentences(6, 9))
-    plain, checkpointed = build_case(case), build_case(case, checkpoint_activations=True)
-    checkpointed.load_state_dict(plain.state_dict())
-    for model in (plain, checkpointed):
-        model.train()
-        laws.decode(model, source, target).logsumexp(-1).mean().backward()
-    assert_same_gradients(plain, checkpointed)
-
-
-def assert_same_gradients(model, other):
-    for (name, a), b in zip(model.named_parameters(), other.parameters(), strict=True):
-        torch.testing.assert_close(a.grad, b.grad, msg=lambda m, name=name: f"{name}: {m}")
-
-
-@every_case
-@pytest.mark.parametrize("recompute", [False, True], ids=["kept", "recomputed"])
-def test_a_few_sentences_at_a_time_change_nothing(monkeypatch, case, recompute):
+@every_mixer
+def test_a_few_sentences_at_a_time_change_nothing(monkeypatch, case):
     """As energies of long sentences are computed, also within activation checkpointing."""
     source, target = pad(sentences(5, 8, 3), left=True), pad(sentences(6, 9, 4))
-    at_once, in_chunks = build_case(case), build_case(case, checkpoint_activations=recompute)
+    at_once, in_chunks = build_case(case), build_case(case, checkpoint_activations=True)
     in_chunks.load_state_dict(at_once.state_dict())
     expected = laws.decode(at_once, source, target)
     expected.logsumexp(-1).mean().backward()
     monkeypatch.setattr(chunks, "CPU_LIMIT", 1)
-    monkeypatch.setattr(TokenMixer, "should_recompute", lambda *_: recompute)
+    monkeypatch.setattr(TokenMixer, "should_recompute", lambda *_: True)
     scores = laws.decode(in_chunks.train(), source, target)
     scores.logsumexp(-1).mean().backward()
     torch.testing.assert_close(scores, expected, **laws.TOLERANCE)
-    assert_same_gradients(at_once, in_chunks)
+    for (name, a), b in zip(at_once.named_parameters(), in_chunks.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad, msg=lambda m, name=name: f"{name}: {m}")
 
 
-@every_case
+@one_of_each_base
 def test_too_long_sentence_is_refused(case):
     model = build_case(case)
     with pytest.raises(UsageError, match=r"25 tokens .* 24 positions .* --max-source-positions"):
@@ -128,7 +118,7 @@ def test_too_long_sentence_is_refused(case):
         laws.decode(model, pad(sentences(3)), pad(sentences(MAX_POSITIONS + 1)))
 
 
-@every_case
+@every_mixer
 def test_padding_beyond_the_longest_sentence_is_no_sentence(case):
     """fairseq pads batches to a multiple of 8, also beyond the model's limit and what is stored."""
     model, sources, targets = build_case(case), sentences(24, 3), sentences(5, 24)

@@ -13,7 +13,7 @@ from posnet_fairseq.inference.stored_energies import store
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.registry import get_mixer, mixer_names
-from support.building import mixer_cases, possible, settings
+from support.building import USUAL, settings
 
 HEADS = 2
 SIZES = [(12, 3, 6), (20, 5, 10)]  # D, K and E = H·C; no number twice
@@ -53,11 +53,7 @@ def test_value_of_a_formula():
 def test_formulas_are_those_of_the_products(name, size):
     """But for terms that do not grow with N, which formulas leave out: growth is compared."""
     cls = get_mixer(name)
-    case = next(
-        case
-        for case in mixer_cases()
-        if (case.mixer, case.place) == (name, "encoder") and case.gate == cls.default_gate
-    )
+    case = next(case for case in USUAL if (case.mixer, case.place) == (name, "encoder"))
     mixer, formulas = build(case, *size), [cls.operations_formula]
     if isinstance(mixer, PositionBasedMixer) and len(mixer.energies):
         formulas.append(cls.stored_operations_formula or cls.operations_formula)
@@ -70,7 +66,7 @@ def test_formulas_are_those_of_the_products(name, size):
             store(mixer, 64, 64, MixingContext(positions, positions, device="meta"))
 
 
-@pytest.mark.parametrize("case", filter(possible, mixer_cases()), ids=str)
+@pytest.mark.parametrize("case", USUAL, ids=str)
 def test_numbers_are_those_of_a_call(case):
     size = SIZES[1]
     mixer, length = build(case, *size), 33
@@ -84,7 +80,7 @@ def test_numbers_are_those_of_a_call(case):
 
 def test_long_sentences_cost_what_formulas_say():
     """They are mixed in blocks of tokens, which takes fewer products."""
-    case = next(case for case in mixer_cases() if case.mixer == "lightconv")
+    case = next(case for case in USUAL if case.mixer == "lightconv")
     assert (
         multiplications(build(case, 12, 3, 6), 10**6) == 10**12 * 12 + (2 if case.gate == "none" else 3) * 10**6 * 144
     )

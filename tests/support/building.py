@@ -183,6 +183,10 @@ def vectors(count, width=8, dtype=torch.float64):
     }
 
 
+# Every mixer in every place with its usual gate and options, and those of one mixer of each base class.
+USUAL = [case for case in mixer_cases() if not case.options and case.gate == usual_gate(case)]
+EXAMPLES = [case for case in USUAL if case.mixer in (*ONE_OF_EACH_BASE, "mamba2")]
+
 # Arguments of posnet_fairseq.build_mixer by place, and every mixer in every place where it may stand.
 ARGUMENTS = {"encoder": {}, "decoder": {"causal": True}, "cross": {"cross_attention": True}}
 IN_PLACES = [(name, place) for name in mixer_names() for place in get_mixer(name).places]

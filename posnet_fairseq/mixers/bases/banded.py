@@ -16,6 +16,7 @@ from posnet_fairseq.mixers.bases.decoding_state import is_writable
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.ops import beam_backpointers
 from posnet_fairseq.ops.band import Band
+from posnet_fairseq.ops.dtypes import float_type
 
 
 class BandedMixer(PositionBasedMixer):
@@ -58,7 +59,7 @@ class BandedMixer(PositionBasedMixer):
 
         def empty() -> Tensor:
             shape = *new.shape[:2], self.band.clip_distance + 1, self.head_dim
-            return new.new_zeros(shape, dtype=torch.promote_types(new.dtype, torch.float32))
+            return new.new_zeros(shape, dtype=float_type(new))
 
         slots = state.get_or_create("values", empty)
         slots = state.rows["values"] = append(slots, new, context.query_index(), self.band)

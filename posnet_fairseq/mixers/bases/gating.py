@@ -1,5 +1,6 @@
 """Gated values: PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 4, and the GLU of LightConv (Wu et al., 2019)."""
 
+from collections.abc import Callable
 from typing import Literal, get_args
 
 import torch.nn.functional as F
@@ -26,16 +27,17 @@ class Gating(nn.Module):
         self.kind = kind
         width = 2 * embed_dim if kind == "glu" else embed_dim
         self.value_proj: nn.Module = linear(memory_dim, width, gain=ONE_OF_THREE if kind == "none" else 1.0, bias=bias)
-        self.gate_proj = linear(embed_dim, embed_dim) if kind == "gelu" else None
+        self.gate_proj: nn.Module | None = linear(embed_dim, embed_dim) if kind == "gelu" else None
         self.value_norm = nn.LayerNorm(embed_dim) if kind == "gelu" else None
+        self.activation: Callable[[Tensor], Tensor] = F.gelu
 
     def value(self, memory: Tensor) -> Tensor:
         """Return values (B, M, D) of tokens (B, M, memory_dim)."""
         value = self.value_proj(memory)
         if self.value_norm is not None:
-            return self.value_norm(F.gelu(value))
+            return self.value_norm(self.activation(value))
         return F.glu(value) if self.kind == "glu" else value
 
     def forward(self, context: Tensor, query: Tensor) -> Tensor:
         """Gate the mixed values (B, N, D) by the query tokens (B, N, D)."""
-        return context if self.gate_proj is None else context * F.gelu(self.gate_proj(query))
+        return context if self.gate_proj is None else context * self.activation(self.gate_proj(query))

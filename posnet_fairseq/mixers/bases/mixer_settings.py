@@ -117,6 +117,17 @@ class MixerSettings:
             raise UsageError(f"max_positions {self.max_positions}: {cells} are {cells.tokens} tokens. Leave it out.")
 
 
+def check_head_dim(settings: MixerSettings, divisor: int, says: str) -> None:
+    """Refuse heads whose width, d, does not divide by a number; `says` goes on from "heads of d features"."""
+    width = settings.embed_dim // settings.num_heads
+    if width % divisor:
+        heads, dim = (option(f"{side_of(settings.place)}_{name}") for name in ("attention_heads", "embed_dim"))
+        raise UsageError(
+            f"{heads} {settings.num_heads}: heads of {width} features {says}. Choose heads so that {dim} "
+            f"{settings.embed_dim} / heads {'is even' if divisor == 2 else f'divides by {divisor}'}."
+        )
+
+
 def named_mixers(options: Mapping[str, Any]) -> set[str]:
     """Return the names of mixers that a model's options, by name, give for its places and layers."""
     given = (options.get(option) for option in PLACE_OPTIONS.values())

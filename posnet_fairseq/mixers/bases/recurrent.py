@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -12,6 +11,7 @@ from posnet_fairseq.mixers.bases.decoding_state import DecodingState, is_writabl
 from posnet_fairseq.mixers.bases.mixer_options import Options, option
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.ops.dtypes import float_type
 from posnet_fairseq.ops.heads import merge_heads, split_heads
 from posnet_fairseq.ops.initialization import linear
 from posnet_fairseq.ops.recurrence import Terms, advance, coefficients, recur
@@ -134,7 +134,7 @@ def advance_state(state: DecodingState, terms: Terms) -> Tensor:
 
     def empty() -> Tensor:
         shape = *terms.v.shape[:2], terms.k.size(-1), terms.v.size(-1)
-        return terms.v.new_zeros(shape, dtype=torch.promote_types(terms.v.dtype, torch.float32))
+        return terms.v.new_zeros(shape, dtype=float_type(terms.v))
 
     matrix = state.get_or_create("matrix", empty)
     state.rows["matrix"], y = advance(matrix, terms, state.in_place and is_writable(matrix))
