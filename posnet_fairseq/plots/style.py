@@ -139,7 +139,7 @@ def save(made: Figure, path: str | Path, kinds: Sequence[str] = KINDS) -> list[P
         warnings.filterwarnings("ignore", "Glyph .* missing")  # reported once: characters_without_font
         if engine := made.get_layout_engine():
             engine.execute(made)  # once for all kinds
-        made.set_layout_engine("none")
+        made.set_layout_engine(None)  # else matplotlib draws every file twice
         for place in paths:
             metadata = {"Creator": MAKER, "Date": None} if place.suffix == ".svg" else {"Software": MAKER}
             with replacing(place) as temporary:

@@ -1,7 +1,6 @@
 """Sentences for failures that fairseq and torch report with a traceback, also in fairseq's own commands."""
 
 import errno
-import io
 import logging
 import os
 import pickle
@@ -37,10 +36,6 @@ _FAIRSEQ = {
         "there is no binarized data in the data directory (fairseq found no dictionary or no train.SRC-TGT files). "
         "Check the path, or make the data with fairseq-preprocess."
     ),
-    r"Dataset not found: (?P<split>\S+) \((?P<path>.*)\)": (
-        "{path} holds no binarized data for the subset {split!r}. Check the data directory, --gen-subset or "
-        "--train-subset, leave --dataset-impl out, or make the data with fairseq-preprocess."
-    ),
     r"Size of sample #(?P<sample>\d+) is invalid \(=(?P<size>.*?)\) since max_positions=(?P<limit>.*?), skip": (
         "sentence {sample} (counted from 0) has {size} tokens, the limit is {limit}. Shorten it, or leave such "
         "sentences out with --skip-invalid-size-inputs-valid-test (no translation is written for them)."
@@ -63,23 +58,14 @@ _FAIRSEQ = {
         "computed, and goes on with --device cpu."
     ),
     _NO_MEMORY: "there is not enough memory for this. Give smaller sizes, lengths or batches.",
-    r"Model file not found: (?P<path>.*)": "{path}: there is no such checkpoint. Check the path.",
-    r"--finetune-from-model (?P<path>.*) does not exist": (
-        "--finetune-from-model {path}: there is no such checkpoint. Check the path."
-    ),
     r"gradients are Nan/Inf|Minimum loss scale reached|gradients are inconsistent between workers[^$]*= (nan|inf)": (
         "the training diverged: its gradients are infinite or NaN. Train with a lower --lr, a longer "
         "--warmup-updates or --clip-norm 1, from the beginning or from an earlier checkpoint (--restore-file)."
     ),
-    r"Seed must be between 0 and 2\*\*32 - 1": "--seed: give a number from 0 to 4294967295.",
     r"The dataset is empty\. This could indicate": (
         "a set has no batch. Either it has fewer sentences or blocks than --required-batch-size-multiple (default 8), "
         "which fairseq leaves out: give --required-batch-size-multiple 1. Or each is longer than --max-tokens, "
         "--max-source-positions or --max-target-positions: raise these limits."
-    ),
-    r"Sentences lengths should not exceed max_tokens=(?P<limit>\d+)": (
-        "a sentence is longer than the {limit} tokens that a batch may have. Raise --max-tokens, or "
-        "--max-tokens-valid for the validation set."
     ),
     r"world size is (?P<asked>\d+) but have (?P<there>\d+) available devices": (
         "--distributed-world-size {asked}: number of GPUs of this machine: {there}. Give at most that; processes on "
@@ -122,8 +108,8 @@ def explain(error: BaseException) -> str | None:
         return f"the disk is full{f' ({error.filename})' if error.filename else ''}. Make room, and run it again."
     if isinstance(error, FileNotFoundError) and error.filename is None and not _has_working_directory():
         return "the working directory no longer exists. Change to another one."
-    if isinstance(error, OSError) and error.strerror and (name := error.filename or _open_file(error)):
-        return str(unreadable(name, error))
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return str(unreadable(error.filename, error))
     frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
     if isinstance(error, KeyError) and frames[-1:] in (["validate"], ["get_valid_stats"]):
         return (
@@ -156,16 +142,6 @@ def _has_working_directory() -> bool:
         return bool(os.getcwd())
     except FileNotFoundError:
         return False
-
-
-def _open_file(error: OSError) -> str | None:
-    """Return the name of the file that was open where ``error`` was raised: the system names none while it reads."""
-    name = None
-    if type(error) is OSError:  # others are of connections, or have the name
-        for frame, _ in traceback.walk_tb(error.__traceback__):
-            files = (getattr(value, "name", None) for value in frame.f_locals.values() if isinstance(value, io.IOBase))
-            name = next((str(each) for each in files if isinstance(each, str | Path)), name)
-    return name
 
 
 def explain_damaged_dictionary(error: BaseException | str, path: str | Path) -> str:
@@ -240,5 +216,4 @@ def install_hook() -> None:
 _READERS: dict[str, tuple[str, Callable[[BaseException, str], str | None]]] = {
     "load_checkpoint_to_cpu": ("path", explain_unreadable),
     "add_from_file": ("f", explain_damaged_dictionary),
-    "__init__": ("codes", explain_damaged_codes),
 }

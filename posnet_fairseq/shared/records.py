@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from posnet_fairseq.shared import schema
-from posnet_fairseq.shared.files import SMALL, read_small, write_lines
+from posnet_fairseq.shared.files import SMALL, read_small, reading, write_lines
 
 
 class FileState(TypedDict):
@@ -153,5 +153,5 @@ def are_intact(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> bool:
 
 def digest(path: Path | str, algorithm: str = "sha256") -> str:
     """Return the hash of a file, in hexadecimal."""
-    with open(path, "rb") as file:
+    with reading(path), open(path, "rb") as file:
         return hashlib.file_digest(file, algorithm).hexdigest()

@@ -4,13 +4,11 @@ import argparse
 import itertools
 import json
 import math
-import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from numbers import Integral, Real
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 import msgspec
 import yaml
@@ -25,10 +23,6 @@ _MOST_LEVELS = 100  # what follows parsing calls itself for each level, too
 _MANY = f"it has more than {_MOST_NODES:,} values, with its aliases in full"
 _NESTED = "it is nested too deeply"
 _PARSING = (yaml.YAMLError, RecursionError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-_NAMES = {
-    "array": "a list", "bool": "true or false", "float": "a number", "int": "a whole number", "null": "null",
-    "object": "a mapping", "str": "text",
-}  # fmt: skip
 
 
 def read_json(path: str | Path, kind: Any = Any, what: str = "", advice: str = _ADVICE, most: int = 2**26) -> Any:
@@ -206,71 +200,7 @@ def convert(data: object, kind: Any, path: object, what: str = "", advice: str =
         return msgspec.convert(data, kind, strict=strict)
     except msgspec.ValidationError as error:
         file = f"{path} is no {what}" if what else path
-        raise UsageError(f"{file}: {_complaint(data, kind, strict)}. {advice}") from error
-
-
-def _complaint(data: Any, kind: Any, strict: bool) -> str:
-    """Say which value in data is not of its type, and what is allowed there."""
-    place, problem = "", _misfit(data, kind, strict)
-    while True:  # to the innermost value that is not of its type
-        for step, value, its in _parts(data, kind):
-            if found := _misfit(value, its, strict):
-                place, data, kind, problem = place + step, value, its, found
-                break
-        else:
-            break
-    place = place.removeprefix(".") or "it"
-    field = re.search(r" field `(.*)`", problem)
-    if field and "missing" in problem:
-        return f"{place} lacks {field[1]}"
-    if field:
-        return f"{place} has the unknown key {field[1]:.50}; there are {', '.join(_fields(kind))}"
-    if not problem.startswith(("Expected", "Invalid enum")):
-        return problem.rstrip(".")  # of a type that checks itself
-    expected = re.sub(r"`(.*?)`", _named, problem.removeprefix("Expected ").partition(", got ")[0])
-    if choices := next((get_args(each) for each in _members(kind) if get_origin(each) is Literal), ()):
-        expected = ", ".join(map(str, choices))
-    return f"{place} is {data!r:.50}, it should be {expected}"
-
-
-def _named(match: re.Match[str]) -> str:
-    kinds = match[1].split(" | ")
-    return " or ".join(_NAMES.get(kind, kind) for kind in kinds if kind != "int" or "float" not in kinds)
-
-
-def _misfit(value: object, kind: Any, strict: bool) -> str:
-    """Return what msgspec says of a value that is not of a type, else ""."""
-    try:
-        msgspec.convert(value, kind, strict=strict)
-    except msgspec.ValidationError as error:
-        return str(error).partition(" - at `")[0]
-    return ""
-
-
-def _parts(value: object, kind: Any) -> Iterator[tuple[str, object, Any]]:
-    """Yield each part of a value: the step to it, the part and its type."""
-    for each in _members(kind):
-        inner = get_args(each)
-        if isinstance(value, dict) and get_origin(each) is dict:
-            yield from ((f".{key}", part, inner[1]) for key, part in value.items())
-        elif isinstance(value, dict):
-            yield from ((f".{key}", value[key], its) for key, its in _fields(each).items() if key in value)
-        elif isinstance(value, list) and get_origin(each) in (list, tuple):
-            kinds = [its for its in inner if its is not ...]
-            yield from ((f"[{place}]", part, kinds[min(place, len(kinds) - 1)]) for place, part in enumerate(value))
-
-
-def _members(kind: Any) -> tuple[Any, ...]:
-    """Return the types of a union, without what annotates them."""
-    if get_origin(kind) is Annotated:
-        return _members(get_args(kind)[0])
-    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-
-
-def _fields(kind: Any) -> dict[str, Any]:
-    """Return the types of the fields of a type, by name."""
-    hints = get_type_hints(kind, include_extras=True) if hasattr(kind, "__annotations__") else {}
-    return {name: get_args(its)[0] if get_origin(its) is NotRequired else its for name, its in hints.items()}
+        raise UsageError(f"{file}: {str(error).rstrip('.')}. {advice}") from error
 
 
 def check_range(name: str, number: object, least: float, most: float, whole: bool = False) -> None:

@@ -236,10 +236,9 @@ class TestModule:
         assert "average       Average checkpoints of a run" in lines
 
     def test_runs_a_command(self, module):
-        ran = module("translate", "no-such-file.pt")
-        said = "posnet-translate: error: no-such-file.pt: there is no such checkpoint. Check the path.\n"
-        assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", said)
-        assert module("length-ratio", "--help").stdout.startswith("usage: posnet-length-ratio ")
+        ran = module("prepare", "corpus", "--out", "a:b", "--train", "a", "b")
+        said = "posnet-prepare: error: --out a:b: fairseq takes a colon for the end of one folder and the start of the "
+        assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", f"{said}next. Choose another name.\n")
 
     def test_a_command_that_is_not_there(self, module):
         ran = module("translte")

@@ -49,7 +49,7 @@ SET = {"reference": "test.de", "outputs": {"base": "base.txt"}}
     ("changes", "expected"),
     [
         # of another form
-        ({"sytems": ["a"]}, "comparison.yaml: it has the unknown key sytems; there are systems, test_sets,"),
+        ({"sytems": ["a"]}, "comparison.yaml: Object contains unknown field `sytems`. Correct it."),
         ({"test_sets": {"x": SET | {"outputs": "base.txt"}}}, "base.txt for a run of base and of good"),
         ({"test_sets": {"x": SET | {"reference": "a\0b"}}}, "comparison.yaml: 'a\\x00b' is no path."),
         ({"test_sets": {"x": SET | {"groups": "nowhere"}}}, "/nowhere: No such file or directory. Check"),

@@ -112,9 +112,6 @@ def test_language_models(capsys, tmp_path):
     assert "has no dict.txt. Give the directory" in fails(
         capsys, main, "weights", model, "--sentence", "w3", "--pretokenized"
     )
-    static = language_model_checkpoint(tmp_path / "static/model.pt", "rposnet")
-    plot(capsys, "weights", static, "--out", tmp_path / "g")
-    assert "profile.decoder" in pictures(tmp_path / "g")
 
 
 def test_what_has_no_weights_is_left_out(capsys, tmp_path):
@@ -240,18 +237,17 @@ def test_figures_of_columns(fact, number):
     assert score_pictures._number(fact) == number
 
 
-@pytest.mark.thorough  # 3 s
 def test_long_chinese_sentences_and_many_heads(tmp_path):
     """100 tokens: axes name every tenth position instead of printing names over each other."""
     tokens = [f"第{index}$个" for index in range(100)]
-    ones = torch.rand(16, 100, 100)
+    ones = torch.rand(4, 100, 100)
     mixing = Mixing(
         place="cross", layer=1, mixer="attention", queries=tokens, keys=tokens, weights=ones, energies=None, added=None,
         reach=None, at=torch.arange(100), query_gates=None, token_gates=None,
     )  # fmt: skip
     style.save(matrices.of_heads(mixing, ones, "mixing weights α"), tmp_path / "figure")
     svg = (tmp_path / "figure.svg").read_text()
-    assert ">head 16<" in svg
+    assert ">head 4<" in svg
     assert "第" not in svg
     (tmp_path / "page.html").write_text(of_model.render([mixing], "title"))
     assert content(tmp_path / "page.html")[0]["keys"] == tokens
@@ -309,7 +305,7 @@ def test_crossbars_by_time_and_by_bits(tmp_path, capsys):
     [
         ([DIGITAL, ("1d", 86400, 8, 24.0)], "one time and one number of bits make no line."),
         ([DIGITAL, ("1d", None, 8, 24.0)], "has no scores by time and bits."),
-        ([DIGITAL, ("1d", 1, 8, "high")], "is no report of posnet-analog: scores[1].score is 'high', it"),
+        ([DIGITAL, ("1d", 1, 8, "high")], "is no report of posnet-analog: Expected `float | null`, got `str` - at"),
     ],
 )
 def test_crossbars_that_cannot_be_drawn(tmp_path, capsys, rows, sentence):

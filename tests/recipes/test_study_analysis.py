@@ -204,13 +204,16 @@ def test_committed_results_are_redrawn(tmp_path, study):
         (lambda run: run.update(study="old"), "good_s2.json is of another study than made, or of other test sets"),
         (lambda run: run["settings"].update(lr="1"), "good_s2.json and good_s1.json were made with different settings"),
         (lambda run: run["data"].update(key="1"), "good_s2.json and base_s1.json were made with different data"),
-        (lambda run: run.pop("data"), "good_s2.json is no result of a run of a study: it lacks data. Remove it"),
-        (lambda run: run["training"]["validation"]["perplexity"].pop(), ": 3 perplexities are of 4 updates. Remove it"),
-        (lambda run: _shorten(run, "int8"), ": translations of a test set have different numbers of lines. Remove"),
+        (
+            lambda run: run.pop("data"),
+            "s2.json is no result of a run of a study: Object missing required field `data`",
+        ),
+        (lambda run: run["training"]["validation"]["perplexity"].pop(), ": 3 perplexities are of 4 updates - at `"),
+        (lambda run: _shorten(run, "int8"), ": translations of a test set have different numbers of lines - at `"),
         (lambda run: _shorten(run, "float32", "int8"), "were made with different lines in their test sets. Keep them"),
         (
             lambda run: run["test_sets"]["test"]["int8"]["chrf"]["segments"].update(lzma="/Td6WFoAAATm1rRG"),
-            ": the numbers of a score are damaged. Remove it",
+            ": the numbers of a score are damaged - at `",
         ),
     ],
 )

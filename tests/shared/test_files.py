@@ -76,9 +76,8 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path):
 def test_a_file_that_cannot_be_read_on_is_named(tmp_path):
     """The system names no file when reading fails, as that of a process's memory does at its beginning."""
     (tmp_path / "record").symlink_to("/proc/self/mem")
-    with pytest.raises(OSError, match="Input/output error") as error:
-        digest(tmp_path / "record", "sha256")
-    assert explain(error.value) == f"{tmp_path}/record: Input/output error. Check the disk, or copy the file again."
+    with pytest.raises(UsageError, match=r"record: Input/output error\. Check the disk, or copy the file again"):
+        digest(tmp_path / "record")
 
 
 @pytest.mark.parametrize("make", [lambda: torch.empty(2**60), lambda: bytearray(2**60)])
