@@ -54,13 +54,14 @@ def check_trainings(trainings: Mapping[str, Sequence[str]]) -> dict[str, Checked
 
     Where the data are not prepared yet, only the options are checked, and nothing is returned.
     """
-    from omegaconf import OmegaConf
-
-    from posnet_fairseq.fairseq_plugin.training_options import check_training_options
-
     checked = {}
     for name, arguments in trainings.items():
         with about(name), _silence():
+            from posnet_fairseq.fairseq_plugin.training_options import check_training_options
+
+            # isort: split
+            from omegaconf import OmegaConf  # comes with fairseq, which may be missing
+
             cfg = configuration(arguments)
             check_training_options(cfg)
             if (Path(cfg.task.data) / CARD).exists():

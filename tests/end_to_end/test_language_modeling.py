@@ -38,7 +38,7 @@ def train(monkeypatch, data, run, mixer, updates, *more):
     commands.call(monkeypatch, "train", *arguments, "--save-dir", run, *more)
 
 
-@pytest.mark.parametrize("mixer", ["attention", "alpha_translution", "translution"])
+@pytest.mark.parametrize("mixer", ["attention", "translution"])
 @pytest.mark.quick_cases(1)
 def test_text_to_perplexity(monkeypatch, caplog, data, tmp_path, mixer):
     train(monkeypatch, data, tmp_path, mixer, 100)

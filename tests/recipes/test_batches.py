@@ -96,9 +96,8 @@ def test_mixers_of_layers_are_estimated():
 @pytest.mark.thorough  # 10 s
 def test_criterion_of_the_options_is_estimated():
     shape, at_once = ("--tokens", "20000"), estimate(8000, chunked=False)
-    for words in ("--criterion label_smoothed_cross_entropy", "--criterion=label_smoothed_cross_entropy"):
-        most = tokens_of(settings(*shape, f"--options={words}"), gpu(at_once))
-        assert 7000 < most <= 8000
+    most = tokens_of(settings(*shape, "--options=--criterion=label_smoothed_cross_entropy"), gpu(at_once))
+    assert 7000 < most <= 8000
     assert tokens_of(settings(*shape), gpu(at_once)) > 8000
 
 

@@ -103,17 +103,6 @@ def test_a_training_that_makes_a_model_worse_is_told(world):
     assert (run / "train.log").read_text().count('"valid_num_updates": "0"') == 1
 
 
-def test_a_training_that_makes_a_model_better_says_by_how_much(world):
-    words = ["--name", "better", "--init-from", model_of(world), "--updates", "2", "--lr", "3e-3", "train"]
-    said = finish(world, "special", *words)
-    found, attempt = course_of(world / "runs/special/better_tiny_s1")
-    assert attempt["perplexity_at_the_beginning"] == found[0] > found[2] == attempt["best_perplexity"]
-    assert (
-        f"better_tiny_s1: the validation perplexity was {found[0]:.2f} at the beginning, and {found[2]:.2f} at best, "
-        "after 2 updates"
-    ) in said
-
-
 def test_fine_tuning_goes_on_with_other_batches_and_has_patience_of_its_own(world):
     general = model_of(world, name="checkpoints/checkpoint_last.pt")
     content = torch.load(general, weights_only=False)
