@@ -21,9 +21,10 @@ from typing import Any, TextIO
 from posnet_fairseq.runs import earlier_records
 from posnet_fairseq.shared.common_options import FAIRSEQS
 from posnet_fairseq.shared.errors import UsageError, last_error
-from posnet_fairseq.shared.processes import RESULT, repaired, start
+from posnet_fairseq.shared.processes import repaired, start
 from posnet_fairseq.shared.progress import Bar, ProgressReporter, shown
 from posnet_fairseq.shared.records import Record, are_intact, describe, installed_versions, read_json
+from posnet_fairseq.shared.results import PLACE
 from posnet_fairseq.shared.stages import exclusive_lock
 
 PATIENCE = 10.0  # seconds to wait for a run's folder: processes that load data outlive a killed training by some
@@ -103,7 +104,7 @@ class Work:
 class CommandStage:
     """A command of a run, done once.
 
-    A command of posnet may leave values as JSON (:func:`posnet_fairseq.shared.processes.leave_result`), which the
+    A command of posnet may leave values as JSON (:func:`posnet_fairseq.shared.results.leave_result`), which the
     record of the attempt has as ``result``.
 
     Attributes:
@@ -216,7 +217,7 @@ class CommandStage:
             Path("/proc/self/clear_refs").write_text("5")
         process = start(
             repaired(self.command),
-            {**environment, RESULT: str(note.absolute())},
+            {**environment, PLACE: str(note.absolute())},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from posnet_fairseq.shared.command import command
-from posnet_fairseq.shared.processes import leave_result
+from posnet_fairseq.shared.results import leave_result
 
 
 def evaluating(arguments: Sequence[str]) -> list[str]:

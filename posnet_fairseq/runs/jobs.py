@@ -45,12 +45,18 @@ class _Remarks(ProgressReporter):
             self._report.say(text)
 
 
-def failures(
-    runs: Sequence[RunSettings], shares: Sequence[Share], then: Callable[[RunSettings, Work], None] | None = None
-) -> dict[RunSettings, BaseException]:
-    """Start runs in order, in parallel on shares of the machine, and return the errors of those that failed.
+def do_all(
+    runs: Sequence[RunSettings],
+    shares: Sequence[Share],
+    tolerated: type[Exception] | tuple[()] = (),
+    then: Callable[[RunSettings, Work], None] | None = None,
+) -> Collection[RunSettings]:
+    """Do runs, started in order, in parallel on shares of the machine; return those with a failure that is tolerated.
 
     ``then`` is called after each run.
+
+    Raises:
+        UsageError: others failed; the sentence has the failure of each.
     """
     report, stopped, said = ProgressReporter(), threading.Event(), set[str]()
     updates, running = {each: _updates(each) for each in runs}, set[RunSettings]()
@@ -94,17 +100,7 @@ def failures(
             pool.shutdown(cancel_futures=True)
             report.say("interrupted; progress is saved. Run the same command to continue.")
             raise
-    return {each: error for each, outcome in outcomes.items() if (error := outcome.result())}
-
-
-def do_all(
-    runs: Sequence[RunSettings],
-    shares: Sequence[Share],
-    tolerated: type[Exception] | tuple[()] = (),
-    then: Callable[[RunSettings, Work], None] | None = None,
-) -> Collection[RunSettings]:
-    """Do runs as :func:`failures`; return those whose failure is one of those tolerated, which do not matter."""
-    failed = failures(runs, shares, then)
+    failed = {each: error for each, outcome in outcomes.items() if (error := outcome.result())}
     passed_over = {each for each, error in failed.items() if isinstance(error, tolerated)}
     sentences = [f"{each.run.name}: {_sentence(error)}" for each, error in failed.items() if each not in passed_over]
     if sentences:

@@ -336,7 +336,7 @@ class Settings:
 command = ['bash', '-c', 'echo $$; exec sleep 100000']
 jobs.is_trained = lambda settings: True
 jobs.run = lambda settings, work: do(CommandStage(settings.run, 'work', command), work)
-jobs.failures([Settings()], [Share({})])
+jobs.do_all([Settings()], [Share({})])
 """
 PROGRAM = """
 import dataclasses
