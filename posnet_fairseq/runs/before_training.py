@@ -65,7 +65,7 @@ def check_trainings(trainings: Mapping[str, Sequence[str]]) -> dict[str, Checked
             cfg = configuration(arguments)
             check_training_options(cfg)
             if (Path(cfg.task.data) / CARD).exists():
-                model = build(cfg)
+                model = meta_model(cfg)
                 if beginning := cfg.checkpoint.finetune_from_model:
                     check_beginning(Path(beginning), model, cfg)
                 schedule: Any = OmegaConf.to_container(cfg.lr_scheduler, resolve=True)
@@ -147,7 +147,7 @@ def configuration(arguments: Sequence[str]) -> Any:
     return convert_namespace_to_omegaconf(parse(arguments))
 
 
-def build(cfg: Any) -> torch.nn.Module:
+def meta_model(cfg: Any) -> torch.nn.Module:
     """Return the model of a configuration, on the meta device."""
     from fairseq import tasks
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from posnet_fairseq.runs.command_stage import Work
 from posnet_fairseq.runs.devices import Share
 from posnet_fairseq.runs.run_settings import RunSettings
-from posnet_fairseq.runs.single_run import check_trainings, is_trained, run
+from posnet_fairseq.runs.single_run import check_trainings, is_trained, run_stages
 from posnet_fairseq.runs.training import progress
 from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.failures import explain
@@ -73,7 +73,7 @@ def do_all(
             here = dataclasses.replace(settings, gpus=share.gpus or settings.gpus)
             about = checked.get(settings.system)
             work = Work(remarks, share.environment, others, share.tenants, stopped, about, is_alone=False)
-            was_done = run(here, work)
+            was_done = run_stages(here, work)
             if then:
                 then(here, work)
         except (Exception, SystemExit) as error:  # nobody else is told of it

@@ -29,7 +29,7 @@ from posnet_fairseq.text.card import CARD
 OTHERS = "also .md, .tex, .csv, .json and segments.tsv"  # files of a report beside report.html
 
 
-def run(settings: RunSettings, work: Work | None = None) -> bool:
+def run_stages(settings: RunSettings, work: Work | None = None) -> bool:
     """Do the stages that are asked for, beside other runs if ``work`` is given; return whether all were done before."""
     if "score" in settings.stages:
         check_metrics(settings)

@@ -54,7 +54,7 @@ def check(folder, path, words="", data="special", arch="rposnet_tiny"):
     arguments = [str(folder / data), "--user-dir", commands.USER_DIR, "--arch", arch, *NARROW.split()]
     arguments += f"--max-source-positions 32 --max-target-positions 32 --share-all-embeddings {words}".split()
     cfg = before_training.configuration(arguments)
-    before_training.check_beginning(path, before_training.build(cfg), cfg)
+    before_training.check_beginning(path, before_training.meta_model(cfg), cfg)
 
 
 def test_fine_tuning_begins_with_the_weights(world):
