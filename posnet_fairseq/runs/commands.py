@@ -1,6 +1,5 @@
 """The command of a training, on one process or several, the tokens of its batches, and the preparation of its data."""
 
-import argparse
 import os
 import subprocess
 import threading
@@ -9,7 +8,7 @@ from typing import Any
 
 import posnet_fairseq
 from posnet_fairseq.runs.devices import Device
-from posnet_fairseq.runs.run_settings import RunSettings, TranslationData, hyperparameters, short
+from posnet_fairseq.runs.run_settings import RunSettings, TranslationData, by_name, hyperparameters, short
 from posnet_fairseq.runs.settings import refuse
 from posnet_fairseq.runs.systems import find_mixer
 from posnet_fairseq.runs.training import Training, value_of
@@ -210,15 +209,13 @@ def _options(settings: RunSettings) -> dict[str, Any]:
     from posnet_fairseq.mixers.bases.mixer_options import plain_type
     from posnet_fairseq.transformer.model_options import translation_model_fields
 
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, argument_default=argparse.SUPPRESS, add_help=False, exit_on_error=False
-    )
-    for field in translation_model_fields():
-        kind = plain_type(field)
-        how: Any = {"action": "store_true"} if kind is bool else {"type": kind if kind in (int, float) else str}
-        parser.add_argument(flag(field.name), **how)
-    parser.add_argument("--criterion")
+    kinds: dict[str, Any] = {flag(field.name): plain_type(field) for field in translation_model_fields()}
+    kinds = {name: kind if kind in (bool, int, float) else str for name, kind in kinds.items()} | {"--criterion": str}
+    known = {name: value for name, value in by_name(" ".join(settings.model_options)).items() if name in kinds}
     try:
-        return vars(parser.parse_known_args(settings.model_options)[0])
-    except argparse.ArgumentError as error:
+        return {
+            name.strip("-").replace("-", "_"): kinds[name] is bool or kinds[name](value)
+            for name, value in known.items()
+        }
+    except ValueError as error:
         refuse("options", settings.options, f"{error}.")

@@ -14,7 +14,6 @@ from posnet_fairseq.runs.training import progress
 from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.failures import explain
 from posnet_fairseq.shared.progress import ProgressReporter
-from posnet_fairseq.shared.records import Record
 
 STEP = 1.0  # seconds between two looks at the logs
 
@@ -23,12 +22,6 @@ def _updates(settings: RunSettings) -> int:
     with contextlib.suppress(OSError, LookupError):  # its stage says what is wrong with the log
         return progress(settings.run / "train.log")[0]
     return 0
-
-
-def _is_finished(settings: RunSettings) -> bool:
-    with contextlib.suppress(UsageError):  # of a damaged record, its stage says so
-        return Record(settings.run / "train.json").finished
-    return False
 
 
 class _Remarks(ProgressReporter):
@@ -67,7 +60,7 @@ def do_all(
 
     def do(settings: RunSettings) -> BaseException | None:
         share, remarks = free.pop(0), _Remarks(report, said)
-        others = [other.run for other in runs if other != settings and not _is_finished(other)]
+        others = [other.run for other in runs if other != settings and not is_trained(other)]
         running.add(settings)
         try:
             here = dataclasses.replace(settings, gpus=share.gpus or settings.gpus)

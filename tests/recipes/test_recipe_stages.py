@@ -161,6 +161,8 @@ OTHERS = {
         **{"--beam": "2", "--lenpen": "1", "--max-len-a": "0", "--max-len-b": "8", "--on-long": "truncate"},
         "dataset": "k",
     },
+    "precompute": {"argument 1": "RUN/averaged.pt", "--out": "RUN/precomputed.pt", "--or-copy": "", "dataset": "k"},
+    "cost": {"-W": "ignore", "-m": "posnet_fairseq.studies.update_cost", "--arch": "rposnet_tiny", "dataset": "k"},
     "score": {"--source": "DATA/test.xx", "--metrics": "bleu chrf", "--out": "RUN/report", "dataset": "k"},
 }
 
