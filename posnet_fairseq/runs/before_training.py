@@ -114,12 +114,11 @@ def _silence() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the options that fairseq-train makes of its arguments."""
+def register_models(arguments: Sequence[str]) -> None:
+    """Import fairseq, and register posnet's models with it, and those of a ``--user-dir`` among its arguments."""
     import posnet_fairseq.fairseq_plugin  # imports fairseq as this Python needs it
 
     # isort: split
-    from fairseq import options
     from fairseq.models import import_models
 
     folders = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -129,6 +128,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         import_user_dir(user_dir)  # before posnet's models: their architectures are made of all mixers
     # fairseq registers no architectures of a --user-dir that has been imported before.
     import_models(str(Path(posnet_fairseq.__file__).parent / "models"), "posnet_fairseq.models")
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return the options that fairseq-train makes of its arguments."""
+    register_models(arguments)
+    from fairseq import options
+
     complaints = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaints), contextlib.redirect_stdout(io.StringIO()):

@@ -121,12 +121,6 @@ def test_averaged_and_raw_checkpoints_are_taken(world, name):
     check(world, model_of(world, name=name), "--dropout 0.3")
 
 
-def test_what_is_refused_leaves_no_folder(world):
-    said = finish(world, "other", "--updates", "2", "--init-from", model_of(world), "train", code=2)
-    assert "other/dict.xx.txt" in said
-    assert not (world / "runs" / "other").exists()
-
-
 @pytest.mark.parametrize(
     ("name", "more", "sentence"),
     [

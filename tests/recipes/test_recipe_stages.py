@@ -331,6 +331,15 @@ def test_failure_says_what_the_command_said_and_is_done_again(tmp_path):
     assert stage.is_done()
 
 
+def test_what_is_refused_before_it_begins_leaves_no_folder(tmp_path):
+    def refuse():
+        raise UsageError("no.")
+
+    with pytest.raises(UsageError, match=r"^no\.$"):
+        do(CommandStage(tmp_path / "run", "work", python("pass"), prepare=refuse))
+    assert not (tmp_path / "run").exists()
+
+
 def test_command_that_makes_nothing_has_failed(tmp_path):
     with pytest.raises(UsageError, match="made nothing"):
         do(CommandStage(tmp_path, "work", python("pass"), tmp_path / "made"))
