@@ -213,6 +213,7 @@ class CommandStage:
     ) -> tuple[str, BaseException | None, dict[str, Any]]:
         """Run the command; return its outcome, what ended it, and what the record has of it."""
         note = self.run / f".{self.name}.result"
+        note.unlink(missing_ok=True)  # of an attempt that was killed
         with contextlib.suppress(OSError):  # else this process's memory at most would count as the command's
             Path("/proc/self/clear_refs").write_text("5")
         process = start(

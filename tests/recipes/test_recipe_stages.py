@@ -106,6 +106,10 @@ def test_what_a_command_leaves_is_recorded(tmp_path):
     stage = CommandStage(tmp_path / "run", "work", python(LEAVES.format("speed=1.5")))
     do(stage)
     assert stage.record.content["attempts"][-1]["result"] == {"speed": 1.5}
+    stage.record.path.unlink()
+    (stage.run / ".work.result").write_text('{"speed": 1}')  # left by an attempt that was killed
+    do(CommandStage(tmp_path / "run", "work", python("pass")))
+    assert "result" not in stage.record.content["attempts"][-1]
     assert sorted(path.name for path in stage.run.iterdir()) == [".lock", "work.json", "work.log"]
     assert commands.python(LEAVES.format("a=1"), cwd=tmp_path).returncode == 0, "nobody waits for it"
 
