@@ -21,7 +21,7 @@ from posnet_fairseq.shared.disk import are_on_one_disk, free_bytes, refuse_too_l
 from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.files import check_folder, check_stdout
 from posnet_fairseq.shared.progress import ProgressReporter, amount, plain_console, shown
-from posnet_fairseq.shared.stages import exclusive_lock, pending, run
+from posnet_fairseq.shared.stages import exclusive_lock, pending, perform_pending
 from posnet_fairseq.text.card import CARD
 
 _bytes = functools.partial(amount, unit="bytes")
@@ -147,8 +147,8 @@ def main(options: argparse.Namespace) -> None:
     if asked.note:
         report.say(asked.note)
     with exclusive_lock(stages):
-        run(pipeline.text, report)  # its files are published, too
-        run(pipeline.goal, report)
+        perform_pending(pipeline.text, report)  # its files are published, too
+        perform_pending(pipeline.goal, report)
         publish(out, pipeline, asked.card)
     report_result(out, stages, asked, report)
 

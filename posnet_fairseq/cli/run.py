@@ -59,7 +59,7 @@ class Target:
 
 TARGETS = {
     "corpus": Target(
-        *("runs.single_run", "RunSettings", "run"),
+        *("runs.single_run", "RunSettings", "run_stages"),
         "Train one system with one seed on a dataset and score its translation of the test set, in stages. The size "
         "sets the defaults of training and search.",
     ),

@@ -27,8 +27,9 @@ from posnet_fairseq.inference.translator import Batch, Batches, Translator
 from posnet_fairseq.shared.errors import UsageError, counted, flag
 from posnet_fairseq.shared.files import check_place
 from posnet_fairseq.shared.line_stream import IncomingLines
-from posnet_fairseq.shared.processes import in_order, leave_result, worker_number
+from posnet_fairseq.shared.processes import in_order, worker_number
 from posnet_fairseq.shared.progress import Bar, ProgressReporter
+from posnet_fairseq.shared.results import leave_result
 from posnet_fairseq.text.plain import PlainText, iterate_text
 from posnet_fairseq.text.sentences import SplitLines, split_sentences
 

@@ -54,17 +54,18 @@ def check_trainings(trainings: Mapping[str, Sequence[str]]) -> dict[str, Checked
 
     Where the data are not prepared yet, only the options are checked, and nothing is returned.
     """
-    from omegaconf import OmegaConf
-
-    from posnet_fairseq.fairseq_plugin.training_options import check_training_options
-
     checked = {}
     for name, arguments in trainings.items():
         with about(name), _silence():
+            from posnet_fairseq.fairseq_plugin.training_options import check_training_options
+
+            # isort: split
+            from omegaconf import OmegaConf  # comes with fairseq, which may be missing
+
             cfg = configuration(arguments)
             check_training_options(cfg)
             if (Path(cfg.task.data) / CARD).exists():
-                model = build(cfg)
+                model = meta_model(cfg)
                 if beginning := cfg.checkpoint.finetune_from_model:
                     check_beginning(Path(beginning), model, cfg)
                 schedule: Any = OmegaConf.to_container(cfg.lr_scheduler, resolve=True)
@@ -113,12 +114,11 @@ def _silence() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the options that fairseq-train makes of its arguments."""
+def register_models(arguments: Sequence[str]) -> None:
+    """Import fairseq, and register posnet's models with it, and those of a ``--user-dir`` among its arguments."""
     import posnet_fairseq.fairseq_plugin  # imports fairseq as this Python needs it
 
     # isort: split
-    from fairseq import options
     from fairseq.models import import_models
 
     folders = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -128,6 +128,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         import_user_dir(user_dir)  # before posnet's models: their architectures are made of all mixers
     # fairseq registers no architectures of a --user-dir that has been imported before.
     import_models(str(Path(posnet_fairseq.__file__).parent / "models"), "posnet_fairseq.models")
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return the options that fairseq-train makes of its arguments."""
+    register_models(arguments)
+    from fairseq import options
+
     complaints = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaints), contextlib.redirect_stdout(io.StringIO()):
@@ -146,7 +153,7 @@ def configuration(arguments: Sequence[str]) -> Any:
     return convert_namespace_to_omegaconf(parse(arguments))
 
 
-def build(cfg: Any) -> torch.nn.Module:
+def meta_model(cfg: Any) -> torch.nn.Module:
     """Return the model of a configuration, on the meta device."""
     from fairseq import tasks
 

@@ -21,9 +21,10 @@ from typing import Any, TextIO
 from posnet_fairseq.runs import earlier_records
 from posnet_fairseq.shared.common_options import FAIRSEQS
 from posnet_fairseq.shared.errors import UsageError, last_error
-from posnet_fairseq.shared.processes import RESULT, repaired, start
+from posnet_fairseq.shared.processes import repaired, start
 from posnet_fairseq.shared.progress import Bar, ProgressReporter, shown
 from posnet_fairseq.shared.records import Record, are_intact, describe, installed_versions, read_json
+from posnet_fairseq.shared.results import PLACE
 from posnet_fairseq.shared.stages import exclusive_lock
 
 PATIENCE = 10.0  # seconds to wait for a run's folder: processes that load data outlive a killed training by some
@@ -101,7 +102,7 @@ class Work:
 class CommandStage:
     """A command of a run, done once.
 
-    A command of posnet may leave values as JSON (:func:`posnet_fairseq.shared.processes.leave_result`), which the
+    A command of posnet may leave values as JSON (:func:`posnet_fairseq.shared.results.leave_result`), which the
     record of the attempt has as ``result``.
 
     Attributes:
@@ -210,11 +211,12 @@ class CommandStage:
     ) -> tuple[str, BaseException | None, dict[str, Any]]:
         """Run the command; return its outcome, what ended it, and what the record has of it."""
         note = self.run / f".{self.name}.result"
+        note.unlink(missing_ok=True)  # of an attempt that was killed
         with contextlib.suppress(OSError):  # else this process's memory at most would count as the command's
             Path("/proc/self/clear_refs").write_text("5")
         process = start(
             repaired(self.command),
-            {**environment, RESULT: str(note.absolute())},
+            {**environment, PLACE: str(note.absolute())},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

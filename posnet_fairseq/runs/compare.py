@@ -73,7 +73,7 @@ def compare(settings: ComparisonSettings, name: str = "", suffix: str = "") -> P
 
     It is called as its systems are, unless a name is given. The suffix is put behind the names of all systems.
     """
-    from posnet_fairseq.runs.comparison import Comparison
+    from posnet_fairseq.runs.comparison import ComparisonFolder
 
     usual, systems = chosen(settings.systems, settings.mixers)
     baselines = [baseline + suffix for baseline in baselines_of(systems, settings)]
@@ -82,7 +82,7 @@ def compare(settings: ComparisonSettings, name: str = "", suffix: str = "") -> P
     jobs = [job(system, seed, settings) for seed in settings.seeds for system in systems]
     parts = shares(min(settings.jobs, len(jobs)), settings)
     check_metrics(settings)
-    comparison = Comparison(
+    comparison = ComparisonFolder(
         settings.data_folder,
         settings.runs_folder / f"compare_{name or usual}_{settings.size}",
         {system.name: [each.run for each in jobs if each.system == system.name] for system in systems},

@@ -119,7 +119,7 @@ class _Labeled(msgspec.Struct):
     systems: list[str] | dict[str, str | None]
 
 
-class Comparison:
+class ComparisonFolder:
     """The folder of a comparison on a dataset, of the folders of the runs of each system."""
 
     def __init__(self, data: Path, folder: Path, runs: Mapping[str, Sequence[Path]]):

@@ -31,7 +31,7 @@ _METHOD = {
 
 def updated(before: Mapping[str, str], now: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the settings in a record in the form of those of today's stage, with which they are compared."""
-    if not {"argument 1", "--source"} & before.keys():
+    if not {"argument 1", "--source", "-m"} & before.keys():
         return before
     texts = {}
     for text, value in before.items():

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from posnet_fairseq.shared.command import command
-from posnet_fairseq.shared.processes import leave_result
+from posnet_fairseq.shared.results import leave_result
 
 
 def evaluating(arguments: Sequence[str]) -> list[str]:
@@ -15,16 +15,16 @@ def evaluating(arguments: Sequence[str]) -> list[str]:
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
     """Evaluate a language model."""
-    import posnet_fairseq.fairseq_plugin  # noqa: F401  (imports fairseq as this Python needs it)
+    from posnet_fairseq.runs.before_training import register_models  # imports torch
 
-    # isort: split
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    register_models(words)
     from fairseq import options
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
     from fairseq_cli import eval_lm
 
-    words = sys.argv[1:] if arguments is None else list(arguments)
     parsed = options.parse_args_and_arch(options.get_eval_lm_parser(), input_args=words)
-    leave_result(perplexity=eval_lm.main(convert_namespace_to_omegaconf(parsed))["perplexity"])
+    leave_result(perplexity=float(eval_lm.main(convert_namespace_to_omegaconf(parsed))["perplexity"]))
 
 
 if __name__ == "__main__":

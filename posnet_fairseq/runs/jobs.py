@@ -9,12 +9,11 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from posnet_fairseq.runs.command_stage import Work
 from posnet_fairseq.runs.devices import Share
 from posnet_fairseq.runs.run_settings import RunSettings
-from posnet_fairseq.runs.single_run import check_trainings, is_trained, run
+from posnet_fairseq.runs.single_run import check_trainings, is_trained, run_stages
 from posnet_fairseq.runs.training import progress
 from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.failures import explain
 from posnet_fairseq.shared.progress import ProgressReporter
-from posnet_fairseq.shared.records import Record
 
 STEP = 1.0  # seconds between two looks at the logs
 
@@ -23,12 +22,6 @@ def _updates(settings: RunSettings) -> int:
     with contextlib.suppress(OSError, LookupError):  # its stage says what is wrong with the log
         return progress(settings.run / "train.log")[0]
     return 0
-
-
-def _is_finished(settings: RunSettings) -> bool:
-    with contextlib.suppress(UsageError):  # of a damaged record, its stage says so
-        return Record(settings.run / "train.json").finished
-    return False
 
 
 class _Remarks(ProgressReporter):
@@ -45,12 +38,18 @@ class _Remarks(ProgressReporter):
             self._report.say(text)
 
 
-def failures(
-    runs: Sequence[RunSettings], shares: Sequence[Share], then: Callable[[RunSettings, Work], None] | None = None
-) -> dict[RunSettings, BaseException]:
-    """Start runs in order, in parallel on shares of the machine, and return the errors of those that failed.
+def do_all(
+    runs: Sequence[RunSettings],
+    shares: Sequence[Share],
+    tolerated: type[Exception] | tuple[()] = (),
+    then: Callable[[RunSettings, Work], None] | None = None,
+) -> Collection[RunSettings]:
+    """Do runs, started in order, in parallel on shares of the machine; return those with a failure that is tolerated.
 
     ``then`` is called after each run.
+
+    Raises:
+        UsageError: others failed; the sentence has the failure of each.
     """
     report, stopped, said = ProgressReporter(), threading.Event(), set[str]()
     updates, running = {each: _updates(each) for each in runs}, set[RunSettings]()
@@ -61,13 +60,13 @@ def failures(
 
     def do(settings: RunSettings) -> BaseException | None:
         share, remarks = free.pop(0), _Remarks(report, said)
-        others = [other.run for other in runs if other != settings and not _is_finished(other)]
+        others = [other.run for other in runs if other != settings and not is_trained(other)]
         running.add(settings)
         try:
             here = dataclasses.replace(settings, gpus=share.gpus or settings.gpus)
             about = checked.get(settings.system)
             work = Work(remarks, share.environment, others, stopped, about, is_alone=False)
-            was_done = run(here, work)
+            was_done = run_stages(here, work)
             if then:
                 then(here, work)
         except (Exception, SystemExit) as error:  # nobody else is told of it
@@ -94,17 +93,7 @@ def failures(
             pool.shutdown(cancel_futures=True)
             report.say("interrupted; progress is saved. Run the same command to continue.")
             raise
-    return {each: error for each, outcome in outcomes.items() if (error := outcome.result())}
-
-
-def do_all(
-    runs: Sequence[RunSettings],
-    shares: Sequence[Share],
-    tolerated: type[Exception] | tuple[()] = (),
-    then: Callable[[RunSettings, Work], None] | None = None,
-) -> Collection[RunSettings]:
-    """Do runs as :func:`failures`; return those whose failure is one of those tolerated, which do not matter."""
-    failed = failures(runs, shares, then)
+    failed = {each: error for each, outcome in outcomes.items() if (error := outcome.result())}
     passed_over = {each for each, error in failed.items() if isinstance(error, tolerated)}
     sentences = [f"{each.run.name}: {_sentence(error)}" for each, error in failed.items() if each not in passed_over]
     if sentences:

@@ -3,7 +3,7 @@
 import os
 import re
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,9 @@ _FREE = {
     *("--cpu", "--bf16", "--fp16", "--ddp-backend", "--load-checkpoint-on-all-dp-ranks", "--num-workers", "--compile"),
     *("--tensorboard-logdir", "--wandb-project"),
 }
+
+# Settings that the training of a run depends on, and those that its translations do.
+_of_training, _of_search = (partial(setting, stage=stage) for stage in ("train", "translate"))
 
 # Settings that put mixers into places. Names of runs made of them are no longer than those that may be given.
 _OF_PLACES = ("encoder_self_mixer", "decoder_self_mixer", "cross_mixer")
@@ -84,8 +87,8 @@ class TrainingSettings(Settings):
     data: Path | None = setting("folder of a prepared dataset (default: data/DATASET)", parse=parsers.folder)
     runs: Path | None = setting("folder of runs (default: runs)", parse=parsers.folder)
     user_dir: Path | None = setting("folder with mixers of your own", parse=parsers.folder)
-    size: str = setting("size of the model: " + ", ".join(SIZES), "base", parsers.one_of(*SIZES), stage="train")
-    options: str = setting("further options of fairseq-train, such as --options='--gate none'", "", stage="train")
+    size: str = _of_training("size of the model: " + ", ".join(SIZES), "base", parsers.one_of(*SIZES))
+    options: str = _of_training("further options of fairseq-train, such as --options='--gate none'", "")
     gpus: int | None = setting("GPUs per machine (default: all)", parse=parsers.whole_number)
     cpus: int | None = setting("CPU processes, instead of GPUs", parse=parsers.whole_number)
     nodes: int = setting("number of machines", 1, parsers.whole_number)
@@ -98,38 +101,29 @@ class TrainingSettings(Settings):
     tensorboard: bool = setting("write curves for TensorBoard into the run's folder", False, parsers.switch)
     dry_run: bool = setting("print the commands instead of running them", False, parsers.switch)
 
-    tokens: int = setting(
-        "tokens per update, over all batches and processes", parse=parsers.whole_number, stage="train"
-    )
+    tokens: int = _of_training("tokens per update, over all batches and processes", parse=parsers.whole_number)
     max_tokens: int | None = setting("maximum tokens per batch (default: the size's)", parse=parsers.whole_number)
-    lr: str = setting("peak learning rate", parse=parsers.rate, stage="train")
-    warmup: int = setting("updates until the peak learning rate", parse=parsers.whole_number, stage="train")
-    updates: int = setting("number of training updates", parse=parsers.whole_number, stage="train")
-    interval: int = setting("updates between checkpoints", parse=parsers.whole_number, stage="train")
-    patience: int | None = setting(
+    lr: str = _of_training("peak learning rate", parse=parsers.rate)
+    warmup: int = _of_training("updates until the peak learning rate", parse=parsers.whole_number)
+    updates: int = _of_training("number of training updates", parse=parsers.whole_number)
+    interval: int = _of_training("updates between checkpoints", parse=parsers.whole_number)
+    patience: int | None = _of_training(
         "stop the training after N validations in a row without a better perplexity (default: never)",
         parse=parsers.whole_number,
-        stage="train",
     )
     average: int = setting("number of checkpoints to average", parse=parsers.whole_number, stage="average")
-    label_smoothing: str = setting("label smoothing of the loss", parse=parsers.fraction, metavar="P", stage="train")
-    adam_betas: str = setting("Adam's betas, such as '(0.9,0.98)'", parse=parsers.betas, metavar="BETAS", stage="train")
-    adam_eps: str = setting("Adam's epsilon", parse=parsers.number, metavar="EPS", stage="train")
-    max_positions: int = setting("maximum tokens per sentence", parse=parsers.whole_number, stage="train")
-    beam: int = setting("beam size", parse=parsers.whole_number, stage="translate")
-    lenpen: str = setting(
-        "length penalty: log probabilities are divided by the length to this power",
-        parse=parsers.number,
-        metavar="X",
-        stage="translate",
+    label_smoothing: str = _of_training("label smoothing of the loss", parse=parsers.fraction, metavar="P")
+    adam_betas: str = _of_training("Adam's betas, such as '(0.9,0.98)'", parse=parsers.betas, metavar="BETAS")
+    adam_eps: str = _of_training("Adam's epsilon", parse=parsers.number, metavar="EPS")
+    max_positions: int = _of_training("maximum tokens per sentence", parse=parsers.whole_number)
+    beam: int = _of_search("beam size", parse=parsers.whole_number)
+    lenpen: str = _of_search(
+        "length penalty: log probabilities are divided by the length to this power", parse=parsers.number, metavar="X"
     )
-    max_len_a: str = setting(
-        "a of the maximum length of a translation, a·M + b for M source tokens",
-        parse=parsers.number,
-        metavar="A",
-        stage="translate",
+    max_len_a: str = _of_search(
+        "a of the maximum length of a translation, a·M + b for M source tokens", parse=parsers.number, metavar="A"
     )
-    max_len_b: int = setting("b of that length", parse=parsers.whole_number, metavar="B", stage="translate")
+    max_len_b: int = _of_search("b of that length", parse=parsers.whole_number, metavar="B")
     metrics: tuple[str, ...] = setting(
         "metrics of posnet-score: " + ", ".join(METRICS), parse=parsers.several(parsers.one_of(*METRICS)), stage="score"
     )
@@ -209,7 +203,7 @@ class TrainingSettings(Settings):
 
 def _mixer_setting(place: str) -> Any:
     about = f"mixer of {place}, if not that of the architecture, or one for each layer: lightconv,lightconv,attention"
-    return setting(about, "", lambda text: ",".join(parsers.names(text)), metavar="MIXERS", stage="train")
+    return _of_training(about, "", lambda text: ",".join(parsers.names(text)), metavar="MIXERS")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,11 +213,11 @@ class RunSettings(TrainingSettings):
     stages: tuple[str, ...] = setting(
         "stages to run, of " + ", ".join(STAGES) + " (default: all)", STAGES, _stages, positional="*", metavar="STAGE"
     )
-    mixer: str = setting("token mixer (default: rposnet); posnet-mixers lists them", "rposnet", stage="train")
+    mixer: str = _of_training("token mixer (default: rposnet); posnet-mixers lists them", "rposnet")
     encoder_self_mixer: str = _mixer_setting("the encoder's self-attention")
     decoder_self_mixer: str = _mixer_setting("the decoder's self-attention")
     cross_mixer: str = _mixer_setting("cross-attention")
-    seed: int = setting("random seed (default: 1)", 1, parsers.whole_number, stage="train")
+    seed: int = _of_training("random seed (default: 1)", 1, parsers.whole_number)
     name: str | None = setting("name of the run (default: its mixers)", parse=parsers.run_name)
     init_from: Path | None = setting(
         "start from the weights of a checkpoint of the same architecture and vocabulary, such as averaged.pt: "

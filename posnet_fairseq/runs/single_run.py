@@ -26,8 +26,10 @@ from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.text.card import CARD
 
+OTHERS = "also .md, .tex, .csv, .json and segments.tsv"  # files of a report beside report.html
 
-def run(settings: RunSettings, work: Work | None = None) -> bool:
+
+def run_stages(settings: RunSettings, work: Work | None = None) -> bool:
     """Do the stages that are asked for, beside other runs if ``work`` is given; return whether all were done before."""
     if "score" in settings.stages:
         check_metrics(settings)
@@ -188,7 +190,8 @@ class Run:
             )
         for name in data.test_sets if not settings.dry_run else ():
             print(last_attempt(settings.run / f"{stage_of('score', name)}.log"), end="")
-            print(f"report: {shown(settings.run / stage_of('report', name))}/report.html", flush=True)
+            report = shown(settings.run / stage_of("report", name))
+            print(f"report: {report}/report.html has the signatures ({OTHERS})", flush=True)
         return all(were_done)
 
 

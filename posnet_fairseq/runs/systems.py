@@ -37,10 +37,10 @@ def find_mixer(arch: str, where: str) -> Any:
 def read_systems(path: str | Path) -> Sequence[System]:
     """Return the systems of a file: a name, a mixer and options in each line, # before a remark."""
     lines = (line.partition("#")[0].strip().split(maxsplit=2) for line in read_lines(path, small=True))
-    return check([System(*words, *[""] * (2 - len(words))) for words in lines if words], str(path))
+    return _checked([System(*words, *[""] * (2 - len(words))) for words in lines if words], str(path))
 
 
-def check(systems: Sequence[System], where: str) -> Sequence[System]:
+def _checked(systems: Sequence[System], where: str) -> Sequence[System]:
     """Return the systems, if they can be compared; ``where`` they come from is for the sentence."""
     found: set[str] = set()
     for system in systems:
@@ -67,7 +67,7 @@ def find_list(text: str) -> Path:
 def chosen(path: Path | None, mixers: str) -> tuple[str, Sequence[System]]:
     """Return the name of a comparison, and its systems: of a file, or one for each of some mixers."""
     words = names(mixers)
-    systems = read_systems(path) if path else check([System(each, each) for each in words], "--mixers")
+    systems = read_systems(path) if path else _checked([System(each, each) for each in words], "--mixers")
     if not systems or (path and words):
         raise UsageError(
             f"{path or '--mixers'}: give one file of systems with a line at least, such as tables-2-3, or --mixers "

@@ -163,7 +163,7 @@ def updates_of(kind: str, values: Mapping[str, Any]) -> int:
     return int(values["num_updates" if kind == "train_inner" else "valid_num_updates"])
 
 
-def _since_the_beginning(found: Mapping[int, float]) -> str:
+def since_the_beginning(found: Mapping[int, float]) -> str:
     """Return what became of the perplexity of a fine-tuning, by updates; "" if the beginning was not validated."""
     later = {perplexity: updates for updates, perplexity in reversed([*found.items()]) if updates}
     if 0 not in found or not later:
@@ -242,7 +242,7 @@ def train(stage: CommandStage, training: Training, average: int, work: Work) -> 
         work.report.say(f"{name}: training continues from update {progress(stage.log)[0]:,} to {updates:,}")
     was_done = do(stage, work, "updates", updates, _watcher(stage, folder, average, updates, work.report))
     remove_old(folder, stage.log, average)
-    if not was_done and (sentence := _since_the_beginning(validations(stage.log))):
+    if not was_done and (sentence := since_the_beginning(validations(stage.log))):
         work.report.say(f"{name}: {sentence}")
     ended = progress(stage.log)[0]
     if ended < updates and not was_done:

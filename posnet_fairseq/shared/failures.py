@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from posnet_fairseq.shared.errors import UsageError, unreadable, visible
+from posnet_fairseq.shared.results import leave_result
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -201,8 +202,6 @@ def install_hook() -> None:
             previous(kind, error, traceback)
             return
         print(f"posnet: error: {visible(sentence)}", file=sys.stderr)
-        from posnet_fairseq.shared.processes import leave_result  # which imports this module
-
         leave_result(diverged=any(isinstance(cause, FloatingPointError) for cause in _causes(error)))
         logging.shutdown()
         sys.stdout.flush()

@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import fcntl
-import json
 import multiprocessing
 import os
 import pickle
@@ -24,12 +23,10 @@ from typing import Any, TypeVar
 
 from posnet_fairseq.shared import launcher
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.torch_process import end_threads
 from posnet_fairseq.shared.user_dir import UserDirs
 
 FEWER_WORKERS = "Run again with fewer --workers; what is done is kept."
-RESULT = "POSNET_RESULT"  # variable with the path of the JSON file in which a command leaves its result
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -314,12 +311,6 @@ def run_attached(command: Sequence[str], environment: Mapping[str, str] | None =
         except BaseException:
             process.kill()
             raise
-
-
-def leave_result(**values: Any) -> None:
-    """Leave values for the process that runs this one as a stage, see :class:`CommandStage`; if none does, nothing."""
-    if path := os.environ.get(RESULT):
-        write_lines(Path(path), [json.dumps(values)])
 
 
 _number = 0  # of this worker

@@ -31,7 +31,7 @@ def pending(goal: "FolderStage") -> list["FolderStage"]:
     return list(dict.fromkeys([*(stage for earlier in goal.after for stage in pending(earlier)), goal]))
 
 
-def run(goal: "FolderStage", report: ProgressReporter) -> None:
+def perform_pending(goal: "FolderStage", report: ProgressReporter) -> None:
     """Do the pending stages of a goal. The caller holds the :func:`exclusive_lock` of their folder."""
     for stage in pending(goal):
         stage.perform(report)

@@ -6,7 +6,7 @@ import pytest
 
 from posnet_fairseq.shared.disk import refuse_too_little_disk
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.stages import PROGRESS, FolderStage, run
+from posnet_fairseq.shared.stages import PROGRESS, FolderStage, perform_pending
 
 
 class Line:
@@ -39,7 +39,7 @@ class Line:
         return make
 
     def run(self):
-        run(self.goal, self.report)
+        perform_pending(self.goal, self.report)
         assert (self.goal.folder / "text").read_text() == "firstsecondthird"
         made, self.made = self.made, []
         return made
@@ -104,7 +104,7 @@ def test_what_an_interrupted_run_left_is_given_to_the_same_stage_only(line, repo
     stopped = FolderStage(goal.folder, interrupted, {"third": 3}, goal.after)
     for option, there in ((3, True), (4, False)):
         with pytest.raises(KeyboardInterrupt):
-            run(stopped, report)
+            perform_pending(stopped, report)
         found = []
 
         def look(folder, report, found=found):
@@ -112,7 +112,7 @@ def test_what_an_interrupted_run_left_is_given_to_the_same_stage_only(line, repo
             return {}
 
         again = FolderStage(goal.folder, look, {"third": option}, goal.after)
-        run(again, report)
+        perform_pending(again, report)
         assert found == [there]
         assert [of["outcome"] for of in again.record["attempts"]] == ["interrupted"] * there + ["finished"]
         shutil.rmtree(again.folder)

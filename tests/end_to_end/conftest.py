@@ -21,10 +21,9 @@ def data(tmp_path_factory):
     return binary
 
 
-OTHERS = [pytest.param(arch, marks=pytest.mark.thorough) for arch in ("aposnet_tiny", "transformer_pos_tiny")]
-
-
-@pytest.fixture(scope="session", params=["rposnet_tiny", *OTHERS])
+@pytest.fixture(
+    scope="session", params=["rposnet_tiny", pytest.param("transformer_pos_tiny", marks=pytest.mark.thorough)]
+)
 def trained(request, data, tmp_path_factory):
     """Folder of a training run with its last four checkpoints, 64 updates apart; an epoch has 32 updates."""
     run = tmp_path_factory.mktemp(request.param)

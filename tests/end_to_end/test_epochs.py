@@ -11,8 +11,7 @@ from support.checkpoints import assert_same_weights
 from support.corpus import prepared
 
 SAVING = "--no-epoch-checkpoints --disable-validation --save-interval-updates".split()
-TEN = ("--batch-size", "24")  # updates an epoch
-SEVEN = ("--batch-size", "35")
+SEVEN = ("--batch-size", "35")  # updates an epoch
 FOUR = ("--batch-size", "60")
 
 
@@ -39,9 +38,9 @@ def updates_of(run):
 
 @pytest.mark.parametrize(
     ("batches", "interval", "updates"),
-    [(TEN, 10, 30), (FOUR, 4, 12), (FOUR, 5, 20), (SEVEN, 4, 28)],
+    [(FOUR, 5, 20), (SEVEN, 4, 28)],
 )
-@pytest.mark.thorough  # 5 s
+@pytest.mark.thorough  # 3 s
 def test_every_interval_has_its_checkpoint(monkeypatch, data, tmp_path, batches, interval, updates):
     train(monkeypatch, data, tmp_path, updates, *batches, *SAVING, interval)
     assert updates_of(tmp_path) == list(range(interval, updates + 1, interval))
@@ -78,10 +77,10 @@ def test_only_updates_that_are_due_are_numbered(monkeypatch, data, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint_last.pt"]
 
 
-@pytest.mark.parametrize(("frequency", "updates"), [("2", 4), ("1", 6), ("2", 7), ("1", 8)])
-@pytest.mark.thorough  # 11 s
+@pytest.mark.parametrize(("frequency", "updates"), [("2", 4), ("1", 6), ("2", 7)])
+@pytest.mark.thorough  # 8 s
 def test_resuming_changes_nothing(monkeypatch, data, tmp_path, frequency, updates):
-    """Resumes at the end of epoch 1, in the middle of epoch 2, before its last update and at its end, with dropout."""
+    """Resumes at the end of epoch 1, in the middle of epoch 2, and before its last update, with dropout."""
     batches = [*("--batch-size", str(60 // int(frequency))), *("--update-freq", frequency), *("--dropout", "0.1")]
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     for run, parts in ((whole, [14]), (cut, [updates, 14])):

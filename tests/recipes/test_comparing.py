@@ -222,7 +222,7 @@ def pool(monkeypatch, settings, tmp_path):
             raise UsageError("b/train.json is no record.")
 
     (tmp_path / "data").mkdir()
-    monkeypatch.setattr(jobs, "run", run)
+    monkeypatch.setattr(jobs, "run_stages", run)
     monkeypatch.setattr(jobs, "check_trainings", lambda runs: {})
     monkeypatch.setattr(jobs, "STEP", 0.05)
     todo = [job(System(name, "shaw"), 1, settings()) for name in "abc"]
@@ -264,14 +264,14 @@ def test_damaged_record_of_a_run_does_not_hurt_the_others(pool, tmp_path, damage
     ],
 )
 def test_error_of_a_job_is_told_at_the_end_unless_it_is_tolerated(pool, tmp_path, monkeypatch, capfd, error, sentence):
-    run = jobs.run
+    run = jobs.run_stages
 
     def fail(settings, work):
         if settings.name == "a":
             raise error
         return run(settings, work)
 
-    monkeypatch.setattr(jobs, "run", fail)
+    monkeypatch.setattr(jobs, "run_stages", fail)
     with pytest.raises(UsageError) as raised:
         pool()
     assert f"2 of 3 runs failed (a_tiny_s1: {sentence}" in str(raised.value)
@@ -284,7 +284,7 @@ def test_error_of_a_job_is_told_at_the_end_unless_it_is_tolerated(pool, tmp_path
 def refused(monkeypatch, tmp_path, **texts):
     """What a comparison says that does not begin."""
     monkeypatch.setattr(devices, "gpus", lambda: (0, False))
-    monkeypatch.setattr(jobs, "run", lambda *_: pytest.fail("it began"))
+    monkeypatch.setattr(jobs, "run_stages", lambda *_: pytest.fail("it began"))
     monkeypatch.setattr(single_run, "run_or_exit", lambda *_: pytest.fail("it began"))
     monkeypatch.setattr(single_run, "elsewhere", lambda function, item: function(item))
     given = {"data": "data", "runs": "runs", "dataset": "iwslt14.de-en", "size": "tiny"}
@@ -333,8 +333,8 @@ class Settings:
 
 command = ['bash', '-c', 'echo $$; exec sleep 100000']
 jobs.is_trained = lambda settings: True
-jobs.run = lambda settings, work: do(CommandStage(settings.run, 'work', command), work)
-jobs.failures([Settings()], [Share({})])
+jobs.run_stages = lambda settings, work: do(CommandStage(settings.run, 'work', command), work)
+jobs.do_all([Settings()], [Share({})])
 """
 PROGRAM = """
 import dataclasses
@@ -367,4 +367,4 @@ def test_commands_end_with_the_recipe(tmp_path, number, work):
 def test_equal_labels_are_refused_before_the_training(tmp_path):
     (tmp_path / "comparison.yaml").write_text("systems: {a: one, b: one}\n")
     with pytest.raises(UsageError, match=r"comparison.yaml: systems one and one: give each a label of its own"):
-        comparison.Comparison(tmp_path, tmp_path, {"a": [], "b": []}).check()
+        comparison.ComparisonFolder(tmp_path, tmp_path, {"a": [], "b": []}).check()

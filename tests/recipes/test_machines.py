@@ -8,7 +8,7 @@ import pytest
 from torch.distributed import HashStore
 
 from posnet_fairseq.runs.distributed import machines
-from posnet_fairseq.runs.distributed.machines import Share, agree
+from posnet_fairseq.runs.distributed.machines import Setup, agree
 from support import commands
 
 RANK = "posnet_fairseq/runs/distributed/rank.py"
@@ -22,31 +22,31 @@ def record(tmp_path):
     return path
 
 
-def outcomes(*shares):
+def outcomes(*setups):
     """What each of several processes makes of it: arguments, or the text of a ValueError."""
     store = HashStore()
 
     def one(rank):
         try:
-            return agree(store, rank, len(shares), shares[rank])
+            return agree(store, rank, len(setups), setups[rank])
         except ValueError as error:
             return str(error)
 
-    with ThreadPoolExecutor(len(shares)) as pool:
-        return list(pool.map(one, range(len(shares))))
+    with ThreadPoolExecutor(len(setups)) as pool:
+        return list(pool.map(one, range(len(setups))))
 
 
 def test_all_run_what_the_first_machine_has_decided(record):
-    first = Share(0, 2, [*OPTIONS, "--reset-dataloader"], "key", record)
-    others = [Share(machine, 2, OPTIONS, "key", record) for machine in (1, 1, 2, 2)]
+    first = Setup(0, 2, [*OPTIONS, "--reset-dataloader"], "key", record)
+    others = [Setup(machine, 2, OPTIONS, "key", record) for machine in (1, 1, 2, 2)]
     assert outcomes(first, first, *others) == [[*OPTIONS, "--reset-dataloader"]] * 6
 
 
 def test_machines_may_have_names_of_their_own_for_the_same_folders(record):
     own = ["/local/data", *OPTIONS[1:]]
     own[4] = "/mount/run/checkpoints"
-    first = Share(0, 1, [*OPTIONS, "--reset-dataloader"], "key", record)
-    assert outcomes(first, Share(1, 1, own, "key", record))[1] == [*own, "--reset-dataloader"]
+    first = Setup(0, 1, [*OPTIONS, "--reset-dataloader"], "key", record)
+    assert outcomes(first, Setup(1, 1, own, "key", record))[1] == [*own, "--reset-dataloader"]
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_machines_may_have_names_of_their_own_for_the_same_folders(record):
     ],
 )  # fmt: skip
 def test_machines_with_other_settings_are_refused_by_all(record, processes, arguments, dataset, sentence):
-    shares = [Share(0, 1, OPTIONS, "key", record), Share(1, processes, arguments, dataset, record)]
-    third = Share(2, 1, OPTIONS, "key", record)
-    found = set(outcomes(*shares, third))
+    setups = [Setup(0, 1, OPTIONS, "key", record), Setup(1, processes, arguments, dataset, record)]
+    third = Setup(2, 1, OPTIONS, "key", record)
+    found = set(outcomes(*setups, third))
     assert len(found) == 1
     assert re.search(sentence, found.pop())
 
@@ -73,7 +73,7 @@ def test_runs_that_machines_do_not_share_are_noticed(monkeypatch, tmp_path, reco
     elsewhere.parent.mkdir()
     if stale:
         elsewhere.write_text(stale)
-    found = outcomes(Share(0, 1, OPTIONS, "key", record), Share(1, 1, OPTIONS, "key", elsewhere))
+    found = outcomes(Setup(0, 1, OPTIONS, "key", record), Setup(1, 1, OPTIONS, "key", elsewhere))
     assert found == [f"machine 1 (--node-rank) does not see what the first has written: {elsewhere}. "
                      "Runs must be in a folder that all machines share (--runs)."] * 2  # fmt: skip
 
@@ -81,7 +81,7 @@ def test_runs_that_machines_do_not_share_are_noticed(monkeypatch, tmp_path, reco
 def test_what_is_seen_late_is_waited_for(tmp_path, record):
     late = tmp_path / "late.json"
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(outcomes, Share(0, 1, OPTIONS, "key", record), Share(1, 1, OPTIONS, "key", late))
+        waiting = pool.submit(outcomes, Setup(0, 1, OPTIONS, "key", record), Setup(1, 1, OPTIONS, "key", late))
         late.write_text(record.read_text())
         assert waiting.result() == [OPTIONS] * 2
 
@@ -90,9 +90,9 @@ def test_each_process_says_what_torchrun_and_its_folders_tell(monkeypatch, tmp_p
     (tmp_path / "dataset.json").write_text(json.dumps({"key": "k"}))
     monkeypatch.setenv("GROUP_RANK", "3")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    share = Share.own([str(tmp_path), "--save-dir", f"{tmp_path}/run/checkpoints"])
-    assert (share.machine, share.processes, share.dataset) == (3, 4, "k")
-    assert share.record == tmp_path / "run" / "train.json"
+    setup = Setup.own([str(tmp_path), "--save-dir", f"{tmp_path}/run/checkpoints"])
+    assert (setup.machine, setup.processes, setup.dataset) == (3, 4, "k")
+    assert setup.record == tmp_path / "run" / "train.json"
 
 
 # A torchrun of one line: it starts the script that it names, as torchrun does.

@@ -99,19 +99,51 @@ def test_a_task_is_done_in_this_process(tmp_path):
     assert outcomes == ["failed", "interrupted", "finished"]
 
 
-LEAVES = "from posnet_fairseq.shared.processes import leave_result; leave_result({})"
+LEAVES = "from posnet_fairseq.shared.results import leave_result; leave_result({})"
 
 
 def test_what_a_command_leaves_is_recorded(tmp_path):
     stage = CommandStage(tmp_path / "run", "work", python(LEAVES.format("speed=1.5")))
     do(stage)
     assert stage.record.content["attempts"][-1]["result"] == {"speed": 1.5}
+    stage.record.path.unlink()
+    (stage.run / ".work.result").write_text('{"speed": 1}')  # left by an attempt that was killed
+    do(CommandStage(tmp_path / "run", "work", python("pass")))
+    assert "result" not in stage.record.content["attempts"][-1]
     assert sorted(path.name for path in stage.run.iterdir()) == [".lock", "work.json", "work.log"]
-    for left, kind in (("diverged=True", Diverged), ("diverged=False", UsageError)):
-        with pytest.raises(UsageError) as raised:
-            do(CommandStage(tmp_path, left, python(f"{LEAVES.format(left)}; raise SystemExit(2)")))
-        assert type(raised.value) is kind
     assert commands.python(LEAVES.format("a=1"), cwd=tmp_path).returncode == 0, "nobody waits for it"
+
+
+# fairseq-train, whose gradients are NaN.
+DIVERGES = """
+import sys
+from posnet_fairseq.shared.failures import install_hook
+sys.argv[0] = "fairseq-train"
+install_hook()
+raise {}("Minimum loss scale reached (0.0001).")
+"""
+
+
+@pytest.mark.parametrize(("error", "kind"), [("FloatingPointError", Diverged), ("MemoryError", UsageError)])
+def test_a_training_that_has_diverged_is_told_from_others(tmp_path, error, kind):
+    with pytest.raises(UsageError, match="exit code 2") as raised:
+        do(CommandStage(tmp_path, "train", python(DIVERGES.format(error))))
+    assert type(raised.value) is kind
+
+
+MEMORY = """
+from pathlib import Path
+from posnet_fairseq.runs.command_stage import CommandStage, do
+block = b"x" * (300 << 20)
+del block
+do(CommandStage(Path("run"), "work", ["true"]))
+"""
+
+
+def test_memory_that_another_process_had_is_not_the_commands(tmp_path):
+    assert commands.python(MEMORY, cwd=tmp_path).returncode == 0
+    (attempt,) = Record(tmp_path / "run/work.json").content["attempts"]
+    assert attempt["peak_memory_bytes"] < 200 << 20
 
 
 # As version 0.3.0 has recorded a training with --options='--dropout=0 --lr 3e-3 --optimizer adam --num-workers 0'.
@@ -133,6 +165,8 @@ OTHERS = {
         **{"--beam": "2", "--lenpen": "1", "--max-len-a": "0", "--max-len-b": "8", "--on-long": "truncate"},
         "dataset": "k",
     },
+    "precompute": {"argument 1": "RUN/averaged.pt", "--out": "RUN/precomputed.pt", "--or-copy": "", "dataset": "k"},
+    "cost": {"-W": "ignore", "-m": "posnet_fairseq.studies.update_cost", "--arch": "rposnet_tiny", "dataset": "k"},
     "score": {"--source": "DATA/test.xx", "--metrics": "bleu chrf", "--out": "RUN/report", "dataset": "k"},
 }
 
@@ -299,6 +333,15 @@ def test_failure_says_what_the_command_said_and_is_done_again(tmp_path):
     flag.touch()
     do(stage)
     assert stage.is_done()
+
+
+def test_what_is_refused_before_it_begins_leaves_no_folder(tmp_path):
+    def refuse():
+        raise UsageError("no.")
+
+    with pytest.raises(UsageError, match=r"^no\.$"):
+        do(CommandStage(tmp_path / "run", "work", python("pass"), prepare=refuse))
+    assert not (tmp_path / "run").exists()
 
 
 def test_command_that_makes_nothing_has_failed(tmp_path):

@@ -154,15 +154,6 @@ def test_values(parse, good, bad):
         (["wmt14.en-de", "--updates", "5"], "--average 7: 5 .* Set a smaller --average or --interval"),
         (["wmt14.en-de", "--max-len-b", "0"], "--max-len-b 0: give a whole number, 1 to"),
         (["multi30k.en-de", "--patience", "2"], "--patience 2: .* 10 in all, .* for 9 validations at least"),
-        (["wmt14.en-de", "--options=--seed 3"], "recipe sets --seed, or .* own options \\(--mixer, --size"),
-        (["wmt14.en-de", "--options=-ashaw_tiny"], "recipe sets -ashaw_tiny, or .* own options"),
-        (["wmt14.en-de", "--options=--disable-validation"], "depends on it. Use .*, or leave it out"),
-        (["wmt14.en-de", "--options=--best-checkpoint-metric loss"], "the recipe sets --best-checkpoint-metric, or"),
-        (["wmt14.en-de", "--options=--keep-interval-updates 1"], "the recipe sets --keep-interval-updates, or"),
-        (["wmt14.en-de", "--options=--source-lang de --target-lang en"], "sets --source-lang, .* options .*--dataset"),
-        (["wmt14.en-de", "--options=--gate none -tde"], "the recipe sets -tde, or depends on it"),
-        (["wmt14.en-de", "--options=--train-subset valid"], "the recipe sets --train-subset, or depends on it"),
-        (["wmt14.en-de", "--options=--task=translation_lev"], "recipe sets --task=translation_lev, or depends"),
         (["wmt14.en-de", "--options=--x 'a b'"], "quotes are not understood there"),
         (["wmt14.en-de", "--cross-mixer", "shaw", "--options=--x --cross-mixer=irpe"], "--options has it, too"),
         (["wmt14.en-de", "--encoder-self-mixer", "shaw,roep"], "--encoder-self-mixer roep: .* Did you mean rope?"),
@@ -179,6 +170,13 @@ def test_misuse_is_one_sentence(folder, monkeypatch, capsys, words, sentence):
     line = fails(capsys, main, *words)
     assert re.search(sentence.replace("?", r"\?").replace("${", r"\${"), line), line
     assert not list(folder.iterdir())
+
+
+def test_options_that_the_recipe_sets_are_refused():
+    words = "--seed=3 -ashaw_tiny -tde --disable-validation --best-checkpoint-metric --keep-interval-updates --task=x"
+    for word in [*words.split(), "--source-lang", "--train-subset"]:
+        with pytest.raises(UsageError, match=rf"recipe sets {word}, or depends on it. Use its own .*--mixer, --size"):
+            read(f"--options=--gate none {word} 1")
 
 
 @pytest.mark.parametrize(
@@ -198,20 +196,18 @@ def test_bad_file_is_one_sentence(folder, text, sentence):
     assert os.listdir(folder) == ["run.yaml"]
 
 
-@pytest.mark.parametrize("target", ["wmt14.en-de", *TARGETS])
-def test_help_has_every_setting(capsys, target):
+def help_of(capsys, *words):
     with pytest.raises(SystemExit):
-        main([target, "--help"])
-    shown = capsys.readouterr().out
-    named = find_target(target)
-    assert all(flag(name) in shown for name in named.imported(named.settings).flags())
+        main([*words, "--help"])
+    return capsys.readouterr().out
 
 
-def test_help_has_every_target(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    shown = capsys.readouterr().out
+def test_help_has_every_target_and_setting(capsys):
+    shown = help_of(capsys)
     assert all(target in shown for target in ("wmt18.en-zh", *TARGETS))
+    for target in ("wmt14.en-de", *TARGETS):
+        shown, named = help_of(capsys, target), find_target(target)
+        assert all(flag(name) in shown for name in named.imported(named.settings).flags()), target
 
 
 def test_settings_are_looked_up_without_torch_and_fairseq():

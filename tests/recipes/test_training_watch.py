@@ -2,6 +2,7 @@
 
 import errno
 import random
+import re
 import shutil
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ import torch
 from posnet_fairseq.inference.averaging import SavedCheckpoint, choose
 from posnet_fairseq.runs import before_training
 from posnet_fairseq.runs.before_training import repair
-from posnet_fairseq.runs.training import COPIES, best_validation, most_kept, records, remove_old
+from posnet_fairseq.runs.training import COPIES, best_validation, most_kept, records, remove_old, since_the_beginning
 from posnet_fairseq.shared.errors import UsageError
 from support.checkpoints import checkpoint
 from support.damaged import zeros
@@ -147,3 +148,16 @@ def test_a_validation_that_diverged_is_never_the_best(tmp_path):
     log = tmp_path / "train.log"
     log.write_text(VALID.format("nan", 10) + VALID.format(5, 20))
     assert best_validation(log) == (5.0, 20)
+
+
+@pytest.mark.parametrize(
+    ("perplexities", "sentence"),
+    [
+        ({0: 9.0, 2: 8.0, 4: 7.5, 6: 7.5}, "was 9.00 at the beginning, and 7.50 at best, after 4 updates"),
+        ({0: 9.0, 2: 9.5, 4: 9.25}, "made the model worse: its validation perplexity was 9.00 .* since then 9.25 at b"),
+        ({2: 9.0, 4: 8.0}, "^$"),
+        ({0: 9.0}, "^$"),
+    ],
+)
+def test_what_became_of_the_perplexity_of_a_fine_tuning(perplexities, sentence):
+    assert re.search(sentence, since_the_beginning(perplexities))

@@ -37,7 +37,7 @@ def search(monkeypatch, tmp_path):
 
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "dataset.json").write_text("{}")
-    monkeypatch.setattr(jobs, "run", training)
+    monkeypatch.setattr(jobs, "run_stages", training)
     monkeypatch.setattr(jobs, "STEP", 0.05)
     monkeypatch.setattr(devices, "gpus", lambda: (0, False))
     monkeypatch.setattr(jobs, "check_trainings", lambda runs: {})
@@ -108,7 +108,7 @@ def test_a_system_keeps_options_of_its_own(search, tmp_path):
 
 def test_dry_run_writes_nothing(search, tmp_path, monkeypatch):
     shown = []
-    monkeypatch.setattr(jobs, "run", lambda settings, work: shown.append(settings.name))
+    monkeypatch.setattr(jobs, "run_stages", lambda settings, work: shown.append(settings.name))
     search(dry_run="1", mixers="rposnet", lrs="2e-3 4e-3", dropouts="0.1 0.2", clip_distances="8 16")
     assert len(shown) == len(set(shown)) == 4
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").rglob("trials.json"))

@@ -27,13 +27,13 @@ def agreed_arguments(arguments: list[str]) -> list[str]:
     """
     try:
         store, rank, world = next(rendezvous("env://", timeout=ANSWER))
-        return agree(store, rank, world, Share.own(arguments))
+        return agree(store, rank, world, Setup.own(arguments))
     except DistError as error:
         raise ValueError("a machine has ended, or has not answered in 10 minutes. See what it says.") from error
 
 
 @dataclass(frozen=True)
-class Share:
+class Setup:
     """What a process tells the others."""
 
     machine: int  # its number
@@ -43,8 +43,8 @@ class Share:
     record: Path  # of the attempt, in the run's folder, which the first machine has just written
 
     @classmethod
-    def own(cls, arguments: list[str]) -> "Share":
-        """Return the share of this process, which torchrun started."""
+    def own(cls, arguments: list[str]) -> "Setup":
+        """Return the setup of this process, which torchrun started."""
         card = Path(arguments[0], "dataset.json")
         dataset = json.loads(card.read_text(encoding="utf-8"))["key"] if card.exists() else ""
         run = Path(arguments[arguments.index("--save-dir") + 1]).parent
@@ -82,18 +82,18 @@ class Share:
         return ""
 
 
-def agree(store: Store, rank: int, world: int, share: Share) -> list[str]:
+def agree(store: Store, rank: int, world: int, setup: Setup) -> list[str]:
     """Return :func:`agreed_arguments` of a store that all processes see, and nobody has used before."""
     if rank == 0:
-        store.set("posnet/first", share.message())
+        store.set("posnet/first", setup.message())
     message = store.get("posnet/first").decode()
-    store.set(f"posnet/complaint/{rank}", share.complaint(message) if rank else "")
+    store.set(f"posnet/complaint/{rank}", setup.complaint(message) if rank else "")
     for other in range(world):
         complaint = store.get(f"posnet/complaint/{other}").decode()
         if complaint:
             raise ValueError(complaint)
     _, arguments, *_ = json.loads(message)
-    return share.arguments + arguments[len(share.arguments) :]
+    return setup.arguments + arguments[len(setup.arguments) :]
 
 
 def digest(path: Path) -> str:
