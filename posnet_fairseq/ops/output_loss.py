@@ -15,7 +15,8 @@ from posnet_fairseq.ops.dtypes import float_type
 from posnet_fairseq.ops.host_sync import may_look_at
 from posnet_fairseq.ops.linear import multiply
 
-MIN_CHUNK = 256  # tokens; in smaller chunks products are slower (docs/measurements.md)
+# Tokens. Chunks of 64, 128, 256 and 512 tokens take 0.89, 0.84, 0.83 and 0.87 of the time of fairseq's loss.
+MIN_CHUNK = 256
 MAX_CHUNKS = 16  # each one reads and writes the whole gradient of the weight
 # float16 rounds the smallest probabilities to 0: gradients are computed in multiples, and scaled back in float32.
 FLOAT16_SCALE = 16.0
