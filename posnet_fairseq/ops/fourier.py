@@ -8,8 +8,8 @@ from torch import Tensor
 
 from posnet_fairseq.ops.dtypes import in_float
 
-# Up to this length a product with a matrix of cosines is faster than the fast transform of 4,096 × 512 numbers: 9, 15 and
-# 47 ms at N = 64, 128 and 512, against 23, 22 and 25 (forward and backward).
+# Up to this length a product with a matrix of cosines is faster than the fast transform of 4,096 × 512 numbers: 9, 15
+# and 47 ms at N = 64, 128 and 512, against 23, 22 and 25 (forward and backward).
 LONGEST_PRODUCT = 128
 
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from posnet_fairseq.ops.dtypes import in_float
 
-# The fewest elements for which several vectorized passes are faster: with AVX-512, 14,000 rows of 4 to 15 numbers take 0.20
-# to 0.32 of the time of torch's kernel, 320 rows 0.40 to 0.70; rows of 16 numbers and more 1.0 to 2.6.
+# The fewest elements for which several vectorized passes are faster: with AVX-512, 14,000 rows of 4 to 15 numbers take
+# 0.20 to 0.32 of the time of torch's kernel, 320 rows 0.40 to 0.70; rows of 16 numbers and more 1.0 to 2.6.
 FEWEST_ELEMENTS = 2**10
 
 
