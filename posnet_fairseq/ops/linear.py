@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# The fewest multiplications of a product for which oneDNN is faster than MKL on AMD processors with AVX-512: 64 tokens of
-# width 192 are 1.23 times as fast, and 32 tokens 0.74 times.
+# The fewest multiplications of a product for which oneDNN is faster than MKL on AMD processors with AVX-512: 64 tokens
+# of width 192 are 1.23 times as fast, and 32 tokens 0.74 times.
 FEWEST_MULTIPLICATIONS = 2**21
 SLOW_BF16 = "this processor does not multiply in bf16, and training takes many times as long as in float32"
 
