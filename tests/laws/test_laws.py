@@ -52,17 +52,16 @@ def test_steps(case):
 
 
 def compiled_cases():
-    """Every place and option with one gate; tracing takes seconds, so one of each mixer, the others are slow tests.
+    """Each mixer and each of its options in one place; tracing takes seconds, so those with options are slow tests.
 
     The first of each mixer has its usual offsets, the others have few.
     """
     seen = set()
     for case in mixer_cases():
-        if case.gate == usual_gate(case) or case.options:
-            is_first = case.mixer not in seen
-            marks = [] if is_first else [pytest.mark.slow]
-            yield pytest.param(case if is_first else few_offsets(case), marks=marks, id=str(case))
-            seen.add(case.mixer)
+        if (case.options or case.gate == usual_gate(case)) and (case.mixer, case.options) not in seen:
+            marks = [pytest.mark.slow] if case.options else []
+            yield pytest.param(few_offsets(case) if case.options else case, marks=marks, id=str(case))
+            seen.add((case.mixer, case.options))
 
 
 @pytest.mark.parametrize("case", compiled_cases())

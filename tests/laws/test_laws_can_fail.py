@@ -123,12 +123,16 @@ def _storing_another_table(monkeypatch):
     monkeypatch.setattr(stored_energies, "_where", shifted)
 
 
+def build(place):
+    return build_case(Case("rposnet", place, "gelu"), encoder_layers=1, decoder_layers=1)
+
+
 def _storing(model):
-    laws.storing_energies_changes_nothing(model, build_case(Case("rposnet", "decoder", "gelu")))
+    laws.storing_energies_changes_nothing(model, build("decoder"))
 
 
 def _saving_and_loading(model):
-    laws.saving_and_loading_change_nothing(model, build_case(Case("rposnet", "decoder", "gelu")))
+    laws.saving_and_loading_change_nothing(model, build("decoder"))
 
 
 @pytest.mark.parametrize(
@@ -156,7 +160,7 @@ def _saving_and_loading(model):
 )
 @pytest.mark.quick_cases(6)
 def test_law_fails(monkeypatch, place, breakage, law):
-    law(build_case(Case("rposnet", place, "gelu")))
+    law(build(place))
     breakage(monkeypatch)
     with pytest.raises((AssertionError, UsageError)):
-        law(build_case(Case("rposnet", place, "gelu")))
+        law(build(place))
