@@ -84,15 +84,6 @@ def test_processes_share_an_update_and_have_buffers():
         assert [found[found.index(flag) + 1] for flag in ("--max-tokens", "--update-freq")] == expected
 
 
-@pytest.mark.thorough  # 3 s
-def test_mixers_of_layers_are_estimated():
-    layers = "aposnet,aposnet,shaw"
-    need = estimate(2000, encoder_self_mixer=layers)
-    assert need != estimate(2000)
-    run = settings("--tokens", "2000", "--encoder-self-mixer", layers, "--max-positions", "256")
-    assert tokens_of(run, gpu(need)) == 2000
-
-
 @pytest.mark.thorough  # 10 s
 def test_criterion_of_the_options_is_estimated():
     shape, at_once = ("--tokens", "20000"), estimate(8000, chunked=False)
