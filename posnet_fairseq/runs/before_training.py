@@ -29,14 +29,8 @@ FREE = (
     *("dropout", "attention_dropout", "activation_dropout"),
     *("weight_noise", "weight_noise_on"),
     *("encoder_layerdrop", "decoder_layerdrop", "encoder_embed_path", "decoder_embed_path"),
-    *(
-        "checkpoint_activations",
-        "offload_activations",
-        "compile",
-        "length_ratio",
-        "max_source_positions",
-        "max_target_positions",
-    ),
+    *("checkpoint_activations", "offload_activations", "compile", "length_ratio"),
+    *("max_source_positions", "max_target_positions"),
 )
 BYTES = 12  # of a parameter in a checkpoint: itself and Adam's two moments, in float32
 

@@ -26,7 +26,7 @@ from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.text.card import CARD
 
-OTHERS = "also .md, .tex, .csv, .json and segments.tsv"  # files of a report beside report.html
+BESIDE = "also .md, .tex, .csv, .json and segments.tsv"  # files of a report beside report.html
 
 
 def run_stages(settings: RunSettings, work: Work | None = None) -> bool:
@@ -191,7 +191,7 @@ class Run:
         for name in data.test_sets if not settings.dry_run else ():
             print(last_attempt(settings.run / f"{stage_of('score', name)}.log"), end="")
             report = shown(settings.run / stage_of("report", name))
-            print(f"report: {report}/report.html has the signatures ({OTHERS})", flush=True)
+            print(f"report: {report}/report.html has the signatures ({BESIDE})", flush=True)
         return all(were_done)
 
 

@@ -73,12 +73,6 @@ def test_environment_without_pip_is_used_if_it_serves(root, tmp_path, link):
     assert contents(tmp_path) == before
 
 
-def of_another_checkout(root):
-    elsewhere = made_by_hand(root.parent / "elsewhere")
-    (elsewhere / "posnet-0123456789abcdef").touch()  # made by posnet, but not here
-    (root / ".venv").symlink_to(elsewhere)
-
-
 def with_an_old_package(root):
     (folder,) = made_by_hand(root / ".venv", root).glob("lib/python*/site-packages")
     (folder / "rich-0.1.dist-info").mkdir()
@@ -99,7 +93,6 @@ FOREIGN = ".venv was not made by posnet and "
     ("make", "sentence"),
     [
         (lambda root: made_by_hand(root / ".venv"), f"{FOREIGN}has no posnet. Move it away and run again"),
-        (of_another_checkout, f"{FOREIGN}has no posnet. Move it away and run again"),
         (lambda root: (made_by_hand(root / ".venv", root) / "bin/torchrun").unlink(), "lacks the command torchrun"),
         (with_an_old_package, "lacks packages (sacrebleu"),
         (lambda root: made_by_hand(root / "before", root).rename(root / ".venv"), "was made at another place, where"),
