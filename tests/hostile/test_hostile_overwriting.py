@@ -84,7 +84,6 @@ LOST = [
         "report.json",
         before=write("report.json", CONFIG),
     ),
-    Row("a dataset around its text", f"{CORPUS} --out text", "exists already, and this posnet-prepare did not make it"),
     Row(
         "a dataset around its text, by a link",
         f"{CORPUS} --out data",

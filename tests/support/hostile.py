@@ -7,7 +7,6 @@ import logging
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from posnet_fairseq.shared.failures import explain
-from posnet_fairseq.shared.processes import repaired
 from support import commands
 
 ENDS = 2  # the exit code of a refusal
@@ -35,8 +33,8 @@ class Row:
 
     Attributes:
         name: of the row.
-        command: command line, run in the folder. posnet's commands run in this process, all others in their own.
-            ``train OPTION...`` is fairseq-train with a small model on ``data`` into ``trained``, in this process.
+        command: command line of posnet's or fairseq's commands, run in the folder and in this process.
+            ``train OPTION...`` is fairseq-train with a small model on ``data`` into ``trained``.
         says: regular expression that the output must contain.
         code: exit code. With 2, exactly one line of standard error must be an error.
         before: changes the folder first.
@@ -110,9 +108,10 @@ def run(command, stdin, monkeypatch):
     """Run a command, printing its output, and return its exit code."""
     name, *arguments = shlex.split(command)
     if name == "train":
-        return train(arguments, monkeypatch)
-    if not name.startswith("posnet-"):
-        return in_process(command, stdin)
+        short = "--max-update 4 --save-interval-updates 2 --no-epoch-checkpoints".split()
+        return fairseq("train", commands.train_arguments("data", "trained", *SHAPE, *short, *arguments), monkeypatch)
+    if name.startswith("fairseq-"):
+        return fairseq(name.removeprefix("fairseq-"), arguments, monkeypatch)
     with contextlib.ExitStack() as stack:
         patch = stack.enter_context(monkeypatch.context())
         reading, writing = os.pipe()
@@ -129,11 +128,10 @@ def run(command, stdin, monkeypatch):
     return 0
 
 
-def train(options, monkeypatch):
-    """Run a short training and return its exit code; errors are printed as by fairseq's commands with the plugin."""
-    short = "--max-update 4 --save-interval-updates 2 --no-epoch-checkpoints".split()
+def fairseq(command, arguments, monkeypatch):
+    """Run one of fairseq's commands and return its exit code; errors are printed as with the plugin."""
     try:
-        commands.call(monkeypatch, "train", *commands.train_arguments("data", "trained", *SHAPE, *short, *options))
+        commands.call(monkeypatch, command, *arguments)
     except Exception as error:
         sentence = explain(error)
         if sentence is None:
@@ -141,19 +139,6 @@ def train(options, monkeypatch):
         print(f"posnet: error: {sentence}", file=sys.stderr)
         return ENDS
     return 0
-
-
-def in_process(command, stdin):
-    """Run a command in a process of its own, with the environment activated, and return its exit code."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        repaired(shlex.split(command)), input=stdin.encode(), capture_output=True, env=os.environ | {"PATH": path}
-    )
-    sys.stdout.write(done.stdout.decode(errors="replace"))
-    sys.stderr.write(done.stderr.decode(errors="replace"))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    return done.returncode
 
 
 def contents(folder):
