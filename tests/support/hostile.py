@@ -40,7 +40,6 @@ class Row:
         before: changes the folder first.
         makes: patterns of files that may be new or changed afterwards.
         after: checks the folder afterwards.
-        stdin: content of standard input.
     """
 
     name: str
@@ -50,7 +49,6 @@ class Row:
     before: Callable[[Path], None] = lambda folder: None
     makes: tuple[str, ...] = ()
     after: Callable[[Path], None] = lambda folder: None
-    stdin: str = ""
 
     def __str__(self):
         return self.name
@@ -86,7 +84,7 @@ def play(row, folder, monkeypatch, capfd):
     row.before(folder)
     before = contents(folder)
     capfd.readouterr()
-    code = run(row.command, row.stdin, monkeypatch)
+    code = run(row.command, monkeypatch)
     captured = capfd.readouterr()
     printed = captured.out + captured.err
     assert "Traceback" not in printed, printed
@@ -104,7 +102,7 @@ def play(row, folder, monkeypatch, capfd):
     row.after(folder)
 
 
-def run(command, stdin, monkeypatch):
+def run(command, monkeypatch):
     """Run a command, printing its output, and return its exit code."""
     name, *arguments = shlex.split(command)
     if name == "train":
@@ -114,10 +112,7 @@ def run(command, stdin, monkeypatch):
         return fairseq(name.removeprefix("fairseq-"), arguments, monkeypatch)
     with contextlib.ExitStack() as stack:
         patch = stack.enter_context(monkeypatch.context())
-        reading, writing = os.pipe()
-        with open(writing, "wb") as pipe:
-            pipe.write(stdin.encode())
-        patch.setattr(sys, "stdin", stack.enter_context(open(reading, encoding="utf-8")))
+        patch.setattr(sys, "stdin", stack.enter_context(open(os.devnull, encoding="utf-8")))
         try:
             commands.run_program(monkeypatch, name, *arguments)
         except SystemExit as error:
