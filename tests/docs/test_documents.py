@@ -16,7 +16,7 @@ WALKS = [
 QUOTED = [
     "would be lost. Give another name",
     "is there, and posnet-score did not write it",
-    " All lines are in ",
+    "All lines are in ",
     ": fairseq trains with it on a GPU",
     "this processor does not multiply in bf16",
     "the training diverged",
