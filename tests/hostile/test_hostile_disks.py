@@ -28,7 +28,7 @@ def disk(place, size):
 def test_a_stream_on_a_full_disk(folder, monkeypatch, capfd):
     monkeypatch.chdir(folder)
     node(folder / "full", 7)
-    assert run(f"{TRANSLATE} --output full", "", monkeypatch) == 2
+    assert run(f"{TRANSLATE} --output full", monkeypatch) == 2
     assert "cannot write full: the disk is full. Make room" in capfd.readouterr().err
 
 
@@ -42,7 +42,7 @@ def test_no_folder_for_temporary_files(folder, monkeypatch, capfd):
         patch.setattr("tempfile.tempdir", None)
         patch.setattr("tempfile._get_default_tempdir", fails)
         patch.chdir(folder)
-        assert run(f"{AVERAGE} /dev/stdout", "", patch) == 2
+        assert run(f"{AVERAGE} /dev/stdout", patch) == 2
         translated(folder, patch, "--output", "new")  # needs none
     said = capfd.readouterr().err
     assert "no folder for temporary files can be written, of '/tmp', '/here'. Make room there, or give another" in said
@@ -53,7 +53,7 @@ def test_what_is_finished_stays_beside_the_output(folder, monkeypatch, capfd):
     translated(folder, monkeypatch, "--output", "expected")
     with monkeypatch.context() as patch:
         patch.setattr(outputs, "write_lines", refused)
-        assert run(f"{TRANSLATE} --output new", "", monkeypatch) == 2
+        assert run(f"{TRANSLATE} --output new", monkeypatch) == 2
     said = capfd.readouterr().err
     assert "the disk is full. All lines are in new.partial, from which the same command goes on." in said
     assert not Path("new").exists()
@@ -74,7 +74,7 @@ def test_a_full_disk(folder, monkeypatch, capfd, command):
         with open("disk/ballast", "wb", buffering=0) as ballast, contextlib.suppress(OSError):
             while True:
                 ballast.write(bytes(4096))
-        assert run(f"{command} disk/old", "", monkeypatch) == 2
+        assert run(f"{command} disk/old", monkeypatch) == 2
         said = capfd.readouterr().err
         written = "disk/old.partial" if command.startswith(TRANSLATE) else "disk/old"
         assert f"cannot write {written}: the disk is full" in said
@@ -100,7 +100,7 @@ def test_a_read_only_disk(folder, monkeypatch, capfd):
         subprocess.run(["mount", "-o", "remount,ro", folder / "disk"], check=True)
         outputs = (f"{TRANSLATE} --output disk/x", f"{SCORE} --out disk/x", f"{CORPUS} --out disk/x")
         for command in (f"{AVERAGE} disk/x", f"{PRECOMPUTE} disk/x", *outputs):
-            assert run(command, "", monkeypatch) == 2, command
+            assert run(command, monkeypatch) == 2, command
             assert "Read-only file system" in capfd.readouterr().err, command
 
 
@@ -108,6 +108,6 @@ def test_an_export_that_does_not_fit_on_the_disk(folder, monkeypatch, capfd):
     """safetensors has an error of its own for weights that do not."""
     monkeypatch.chdir(folder)
     with disk(folder / "disk", "64k"):
-        assert run("posnet-export model.pt --out disk/model", "", monkeypatch) == 2
+        assert run("posnet-export model.pt --out disk/model", monkeypatch) == 2
         assert "cannot write disk/model: the disk is full. Make room, and run it again." in capfd.readouterr().err
         assert not list(Path("disk").iterdir())

@@ -130,12 +130,6 @@ def renamed(folder):
     (folder / "model").rename(folder / RAW)
 
 
-def words(folder):
-    """A dictionary with a word more."""
-    with open(folder / "model/dict.yy.txt", "a") as file:
-        file.write("new 1\n")
-
-
 FOLDERS = [
     ("a newer format", config(format=3), r"it has the format 3, and this posnet \(.*\) reads formats up to 2, so"),
     ("the folder of data", put("data"), "model/? is a directory. Give a checkpoint in it.*, or a model folder"),
@@ -144,7 +138,6 @@ FOLDERS = [
     ("no such architecture", config(architecture="bert"), "there is no architecture 'bert'"),
     ("an unknown option", option("rotate", True), "no model of posnet has the option rotate"),
     ("a language that is a path", config(source_lang="../xx"), "the language '../xx' is no name such as de"),
-    ("no such search", config(search={"beam": 0}), "config.json is no JSON .* search settings that it records"),
     ("no weights", gone("model.safetensors"), f"model.safetensors: {NO_FILE}"),
     ("a pickle", pickled, NO_WEIGHTS),
     ("a larger shape", larger_shape, NO_WEIGHTS),
@@ -152,8 +145,6 @@ FOLDERS = [
     ("numbers of 4 bits", weight(of_4_bits), "the weight .* has numbers of the type torch.float4_e2m1fn_x2; those"),
     ("another shape", weight(lambda w: w.T.contiguous()), f"does not fit the options: it has {INNER}"),
     ("no dictionary", gone("dict.xx.txt"), r"model \(the model's folder\) has no dict.xx.txt"),
-    ("a dictionary of another size", words, "one dictionary for both languages, and those that are there differ"),
-    ("no rules of tokenization", gone("dataset.json"), "model has no dataset.json, which says how its text was split"),
     (
         "a card without hashes",
         config(CARD, files=None, posnet="0.2.0"),

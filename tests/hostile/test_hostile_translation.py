@@ -1,7 +1,6 @@
 """posnet-translate and its kin: options, ensembles, and what belongs to a checkpoint."""
 
 import json
-import shlex
 import shutil
 
 import sentencepiece
@@ -9,7 +8,6 @@ import torch
 from sentencepiece import sentencepiece_model_pb2
 
 from posnet_fairseq.shared.records import digest
-from support import commands
 from support.damaged import changed, weight
 from support.hostile import Row, play, table, write
 from support.tiny_models import sentencepiece_model
@@ -170,11 +168,9 @@ COMPANIONS = [
     Row("a card that names no codes", TRANSLATE, "data/none: there is no such file", before=without_codes),
     Row(
         "fairseq-interactive with half of sentencepiece",
-        f"fairseq-interactive data --path model.pt --cpu --user-dir {shlex.quote(commands.USER_DIR)} "
-        "--bpe sentencepiece --sentencepiece-model piece.model",
+        "fairseq-interactive data --path model.pt --cpu --bpe sentencepiece --sentencepiece-model piece.model",
         BAD_PIECES,
         before=write("piece.model", sentencepiece_model()[:-1]),
-        stdin="a1\n",
     ),
 ]
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from matplotlib import pyplot
 from PIL import Image
 
 from posnet_eval.report.publish import as_json
@@ -51,6 +52,19 @@ def unpacked(head, shape):
     return torch.tensor(values.reshape(shape))
 
 
+@pytest.fixture
+def drawn(monkeypatch):
+    """The names of pictures, which are made and not written: test_weights_of_a_sentence writes them."""
+    names = set()
+
+    def save(figure, path):
+        names.add(path.name)
+        pyplot.close(figure)
+
+    monkeypatch.setattr(style, "save", save)
+    return names
+
+
 def test_weights_of_a_sentence(capsys, tmp_path):
     model = checkpoint(tmp_path / "model" / "model.pt", "shaw", **SMALL)
     said = plot(capsys, "weights", model, "--sentence", "w3 w4 </script> w5", "--pretokenized", "--out", tmp_path / "f")
@@ -71,24 +85,22 @@ def test_weights_of_a_sentence(capsys, tmp_path):
     )
 
 
-@pytest.mark.thorough  # 3 s
-def test_static_weights_need_no_sentence_and_no_data(capsys, tmp_path):
+def test_static_weights_need_no_sentence_and_no_data(capsys, tmp_path, drawn):
     model = checkpoint(tmp_path / "model" / "model.pt", "rposnet", **SMALL)
     for path in model.parent.glob("dict.*"):
         path.unlink()
     plot(capsys, "weights", model, "--out", tmp_path / "new" / "figures")
     names = {"weights.{}.1", "energies.{}.1", "profile.{}", "profile-energy.{}"}
-    assert pictures(tmp_path / "new" / "figures") == {name.format(p) for name in names for p in ("encoder", "decoder")}
+    assert drawn == {name.format(p) for name in names for p in ("encoder", "decoder")}
     encoder, _ = content(tmp_path / "new" / "figures" / "weights.html")
     assert encoder["queries"] == [str(position) for position in range(24)]
     assert set(encoder["shown"]) == {"mixing weights α", "energies before the softmax"}, "gates need tokens"
 
 
-@pytest.mark.thorough  # 3 s; quick: test_weights_of_a_sentence
-def test_gates_of_a_sentence(capsys, tmp_path):
+def test_gates_of_a_sentence(capsys, tmp_path, drawn):
     model = checkpoint(tmp_path / "model" / "model.pt", "rposnet", **SMALL)
     plot(capsys, "gates", model, "--sentence", "w3 w4", "--pretokenized", "--out", tmp_path / "f")
-    assert pictures(tmp_path / "f") == {
+    assert drawn == {
         "gates.encoder.1",
         "gates.decoder.1",
         "profile-gates.encoder",
@@ -101,11 +113,11 @@ def test_gates_of_a_sentence(capsys, tmp_path):
     torch.testing.assert_close(alpha * beta, both, atol=1e-4, rtol=0)
 
 
-def test_language_models(capsys, tmp_path):
+def test_language_models(capsys, tmp_path, drawn):
     model = language_model_checkpoint(tmp_path / "model" / "model.pt", "shaw")
     plot(capsys, "weights", model, "--sentence", "w3 w4", "--pretokenized", "--out", tmp_path / "f")
     names = {"weights.decoder.1", "weights.decoder.2", "energies.decoder.1", "energies.decoder.2"}
-    assert pictures(tmp_path / "f") == names | {"profile.decoder", "profile-energy.decoder", "profile-added.decoder"}
+    assert drawn == names | {"profile.decoder", "profile-energy.decoder", "profile-added.decoder"}
     first, _ = content(tmp_path / "f" / "weights.html")
     assert first["keys"] == ["</s>", "w3", "w4"]
     (model.parent / "dict.txt").unlink()
@@ -114,11 +126,12 @@ def test_language_models(capsys, tmp_path):
     )
 
 
-def test_what_has_no_weights_is_left_out(capsys, tmp_path):
+def test_what_has_no_weights_is_left_out(capsys, tmp_path, drawn):
     model = checkpoint(tmp_path / "model" / "model.pt", "fouriernet", **SMALL)
     said = plot(capsys, "weights", model, "--sentence", "w3", "--pretokenized", "--out", tmp_path / "f")
     assert "fouriernet has no weights and is left out" in said
-    assert not [name for name in pictures(tmp_path / "f") if "encoder" in name]
+    assert drawn
+    assert not [name for name in drawn if "encoder" in name]
 
 
 @pytest.mark.parametrize(
@@ -145,15 +158,12 @@ def test_curves(capsys, tmp_path, monkeypatch):
     for name, updates in (("a", 20), ("b", 10)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "train.log").write_text(training_log(updates))
-    said = plot(capsys, "curves", tmp_path / "a", tmp_path / "b" / "train.log", "--out", tmp_path / "f")
+    said = plot(capsys, "curves", tmp_path / "a", tmp_path / "b" / "train.log", "--out", tmp_path / "f.png")
     assert pictures(tmp_path) == {"f"}
     assert ">b<" in (tmp_path / "f.svg").read_text(), "train.log is called as its run"
-    plot(capsys, "curves", tmp_path / "a", "--out", tmp_path / "f.png")
-    assert pictures(tmp_path) == {"f"}
     assert "f.svg" in said
     monkeypatch.chdir(tmp_path / "b")
-    plot(capsys, "curves", ".", tmp_path / "a" / "train.log", "--out", tmp_path / "f")
-    assert ">b<" in (tmp_path / "f.svg").read_text(), "also where it is"
+    assert list(curves.logs_of([".", "../a"])) == ["b", "a"], "also where it is"
     svg = (tmp_path / "f.svg").read_text()
     for curve in curves.CURVES.values():
         assert f">{curve.title}<" in svg

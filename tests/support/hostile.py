@@ -7,7 +7,6 @@ import logging
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from posnet_fairseq.shared.failures import explain
-from posnet_fairseq.shared.processes import repaired
 from support import commands
 
 ENDS = 2  # the exit code of a refusal
@@ -35,14 +33,13 @@ class Row:
 
     Attributes:
         name: of the row.
-        command: command line, run in the folder. posnet's commands run in this process, all others in their own.
-            ``train OPTION...`` is fairseq-train with a small model on ``data`` into ``trained``, in this process.
+        command: command line of posnet's or fairseq's commands, run in the folder and in this process.
+            ``train OPTION...`` is fairseq-train with a small model on ``data`` into ``trained``.
         says: regular expression that the output must contain.
         code: exit code. With 2, exactly one line of standard error must be an error.
         before: changes the folder first.
         makes: patterns of files that may be new or changed afterwards.
         after: checks the folder afterwards.
-        stdin: content of standard input.
     """
 
     name: str
@@ -52,7 +49,6 @@ class Row:
     before: Callable[[Path], None] = lambda folder: None
     makes: tuple[str, ...] = ()
     after: Callable[[Path], None] = lambda folder: None
-    stdin: str = ""
 
     def __str__(self):
         return self.name
@@ -88,7 +84,7 @@ def play(row, folder, monkeypatch, capfd):
     row.before(folder)
     before = contents(folder)
     capfd.readouterr()
-    code = run(row.command, row.stdin, monkeypatch)
+    code = run(row.command, monkeypatch)
     captured = capfd.readouterr()
     printed = captured.out + captured.err
     assert "Traceback" not in printed, printed
@@ -106,19 +102,17 @@ def play(row, folder, monkeypatch, capfd):
     row.after(folder)
 
 
-def run(command, stdin, monkeypatch):
+def run(command, monkeypatch):
     """Run a command, printing its output, and return its exit code."""
     name, *arguments = shlex.split(command)
     if name == "train":
-        return train(arguments, monkeypatch)
-    if not name.startswith("posnet-"):
-        return in_process(command, stdin)
+        short = "--max-update 4 --save-interval-updates 2 --no-epoch-checkpoints".split()
+        return fairseq("train", commands.train_arguments("data", "trained", *SHAPE, *short, *arguments), monkeypatch)
+    if name.startswith("fairseq-"):
+        return fairseq(name.removeprefix("fairseq-"), arguments, monkeypatch)
     with contextlib.ExitStack() as stack:
         patch = stack.enter_context(monkeypatch.context())
-        reading, writing = os.pipe()
-        with open(writing, "wb") as pipe:
-            pipe.write(stdin.encode())
-        patch.setattr(sys, "stdin", stack.enter_context(open(reading, encoding="utf-8")))
+        patch.setattr(sys, "stdin", stack.enter_context(open(os.devnull, encoding="utf-8")))
         try:
             commands.run_program(monkeypatch, name, *arguments)
         except SystemExit as error:
@@ -129,11 +123,10 @@ def run(command, stdin, monkeypatch):
     return 0
 
 
-def train(options, monkeypatch):
-    """Run a short training and return its exit code; errors are printed as by fairseq's commands with the plugin."""
-    short = "--max-update 4 --save-interval-updates 2 --no-epoch-checkpoints".split()
+def fairseq(command, arguments, monkeypatch):
+    """Run one of fairseq's commands and return its exit code; errors are printed as with the plugin."""
     try:
-        commands.call(monkeypatch, "train", *commands.train_arguments("data", "trained", *SHAPE, *short, *options))
+        commands.call(monkeypatch, command, *arguments)
     except Exception as error:
         sentence = explain(error)
         if sentence is None:
@@ -141,19 +134,6 @@ def train(options, monkeypatch):
         print(f"posnet: error: {sentence}", file=sys.stderr)
         return ENDS
     return 0
-
-
-def in_process(command, stdin):
-    """Run a command in a process of its own, with the environment activated, and return its exit code."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        repaired(shlex.split(command)), input=stdin.encode(), capture_output=True, env=os.environ | {"PATH": path}
-    )
-    sys.stdout.write(done.stdout.decode(errors="replace"))
-    sys.stderr.write(done.stderr.decode(errors="replace"))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    return done.returncode
 
 
 def contents(folder):

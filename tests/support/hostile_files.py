@@ -31,7 +31,7 @@ def after(*commands_before, then=lambda folder: None):
     def do(folder):
         patch = pytest.MonkeyPatch()
         for command in commands_before:
-            assert run(command, "", patch) == 0
+            assert run(command, patch) == 0
         then(folder)
 
     return do
