@@ -195,7 +195,7 @@ def _batches(window: _Window, translator: Translator, options: argparse.Namespac
     how = (options.max_tokens, options.on_long, window.prefixes, window.first + 1)
     batches = Batches(window.lines, translator, *how)
     for batch in batches:
-        translator.search.check(batch.sources, batch.prefixes)
+        translator.search.check_batch(batch.sources, batch.prefixes)
     return batches
 
 

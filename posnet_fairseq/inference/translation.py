@@ -69,7 +69,7 @@ class Translation:
     def word_attention(self) -> Tensor | None:
         """(words, source words) weights: the sum over a source word's tokens, and the mean over those of a word.
 
-        What a row lacks of 1 is the weight of the source's end symbol. None without :attr:`attention`.
+        Each row sums to 1 minus the weight of the source's end symbol. None without :attr:`attention`.
         """
         if self.attention is None:
             return None
@@ -85,7 +85,7 @@ class Translation:
     def word_alignment(self) -> tuple[tuple[int, int], ...] | None:
         """(source, target) for each word of the target: the source word that most of its tokens are aligned to.
 
-        Of several such words it is the one that an earlier token is aligned to. None without :attr:`alignment`.
+        Ties go to the word that an earlier token is aligned to. None without :attr:`alignment`.
         """
         if self.alignment is None:
             return None
