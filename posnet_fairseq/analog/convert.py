@@ -33,7 +33,7 @@ class StoredMixing(nn.Module):
         queries, keys: the largest numbers of them.
         context: positions of all of them, and γ.
         configuration: of the crossbars.
-        renormalise: divide by the sums of rows as the crossbars read them, noise included, instead of the exact sums.
+        renormalize: divide by the sums of rows as the crossbars read them, noise included, instead of the exact sums.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class StoredMixing(nn.Module):
         keys: int,
         context: MixingContext,
         configuration: Any,
-        renormalise: bool = False,
+        renormalize: bool = False,
     ) -> None:
         super().__init__()
-        self.renormalise = renormalise
+        self.renormalize = renormalize
         weights = mixer.masked_energies(queries, keys, context).float()
         if mixer.softmax:
             weights = (weights - weights.amax(dim=-1, keepdim=True)).exp()
@@ -70,7 +70,7 @@ class StoredMixing(nn.Module):
         mixed = self._read(value.transpose(2, 3), first, count)
         if self.weights is None:
             return mixed.transpose(2, 3)
-        if self.renormalise:
+        if self.renormalize:
             sums = self._read(driven[:, None].expand(-1, value.size(1), -1, -1), first, count)
         else:
             rows = self.weights[:, first : first + count, : driven.size(2)]
@@ -87,7 +87,7 @@ def put_on_crossbars(
     parts: Collection[str],
     configuration: Any,
     longest: tuple[int, int],
-    renormalise: bool = False,
+    renormalize: bool = False,
 ) -> dict[str, int]:
     """Replace parts of a model by simulated crossbars.
 
@@ -99,7 +99,7 @@ def put_on_crossbars(
             activations.
         configuration: of the crossbars, see :meth:`Hardware.configuration`.
         longest: most tokens of a source and of a target, for which mixing weights are stored.
-        renormalise: see :class:`StoredMixing`.
+        renormalize: see :class:`StoredMixing`.
 
     Returns:
         the number of weights of each part that are on crossbars.
@@ -115,7 +115,7 @@ def put_on_crossbars(
     for mixer in mixers:
         queries, keys = (source if mixer.place == "encoder" else target), (target if mixer.causal else source)
         context = MixingContext(length_ratio=model.decoder.length_ratio if mixer.place == "cross" else (1, 1))
-        mixer.stored_mixing = StoredMixing(mixer, queries, keys, context, configuration, renormalise)
+        mixer.stored_mixing = StoredMixing(mixer, queries, keys, context, configuration, renormalize)
         mixer.mix = MethodType(_mix, mixer)  # type: ignore[method-assign]  # of this instance only
         placed["mixing"] += mixer.num_heads * queries * keys
     return placed

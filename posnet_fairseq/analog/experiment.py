@@ -51,7 +51,7 @@ class Experiment:
     adc_bits: tuple[int, ...]
     times: tuple[str, ...]
     programmings: int
-    renormalise: bool
+    renormalize: bool
     test: tuple[Path, Path]
     seed: int
     beam: int | None
@@ -78,7 +78,7 @@ class Experiment:
         return {
             "weights": digest(path / WEIGHTS if path.is_dir() else path, "sha256"),
             "parts": list(self.parts),
-            "renormalise": self.renormalise,
+            "renormalize": self.renormalize,
             "hardware": {name: value for name, value in self.hardware.describe().items() if name != "adc_bits"},
             "seed": self.seed,
             "text": {name: str(value) for name, value in self.text.items() if value},
@@ -100,6 +100,7 @@ class CrossbarTranslation:
         self._pipeline = choose_pipeline(folder, self.vocabulary.languages, **experiment.text)
         self.lowercase = (folder / CARD).exists() and DatasetCard.read(folder).is_lowercase(self.vocabulary.target_lang)
         self.settings = SearchSettings(**recorded if beam is None else {**recorded, "beam": beam})
+        self.settings.check_words(len(self.vocabulary.target_dictionary))
         self._batches = Batches(lines, self._translator(self._digital))
         source = max((len(tokens) for batch in self._batches for tokens in batch.sources), default=1)
         target = int(self.settings.max_len_a * source + self.settings.max_len_b) + 1
@@ -111,7 +112,7 @@ class CrossbarTranslation:
         model = copy.deepcopy(self._digital)
         experiment = self._experiment
         configuration = replace(experiment.hardware, adc_bits=bits).configuration()
-        placed = put_on_crossbars(model, experiment.parts, configuration, self.longest, experiment.renormalise)
+        placed = put_on_crossbars(model, experiment.parts, configuration, self.longest, experiment.renormalize)
         self._on_crossbars[bits] = model
         return placed
 
@@ -173,7 +174,7 @@ def seed_of(*what: object) -> int:
     return int.from_bytes(hashlib.sha256(repr(what).encode()).digest()[:7], "big")
 
 
-def run(experiment: Experiment, report: ProgressReporter) -> Result:
+def run_experiment(experiment: Experiment, report: ProgressReporter) -> Result:
     """Translate with the digital model and with every programming, and score the translations.
 
     Translations that are there from an earlier attempt are kept. In the scores that are returned, the digital model is
@@ -236,7 +237,9 @@ def _refuse_other(folder: Path, record: Mapping[str, Any]) -> None:
         if any(folder.iterdir()):
             raise UsageError(f"--out {folder} has other files. Give another folder, or an empty one.")
         return
-    there.setdefault("vocabulary", record["vocabulary"])  # of a folder that 0.3.0 filled
+    # Of a folder that 0.3.0 filled.
+    there.setdefault("vocabulary", record["vocabulary"])
+    there["renormalize"] = there.pop("renormalise", there.get("renormalize"))
     different = changed(there, json.loads(json.dumps(record)))
     if different:
         raise UsageError(

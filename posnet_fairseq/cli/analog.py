@@ -57,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
         "--tile-size", type=int, default=256, help="most inputs and outputs of a crossbar (default: 256)"
     )
     parser.add_argument(
+        "--renormalize",
         "--renormalise",
         action="store_true",
         help="divide mixed values by the sums of weights as the crossbars read them (default: by the exact sums)",
@@ -91,9 +92,9 @@ def main(options: argparse.Namespace) -> None:
     check_stdout()
     hardware.require_aihwkit()
     report = ProgressReporter()
-    from posnet_fairseq.analog.experiment import Experiment, run
+    from posnet_fairseq.analog.experiment import Experiment, run_experiment
 
-    same = ("model", "programmings", "renormalise", "seed", "beam", "data", "out")
+    same = ("model", "programmings", "renormalize", "seed", "beam", "data", "out")
     experiment = Experiment(
         **{name: getattr(options, name) for name in same},
         parts=parts,
@@ -103,5 +104,5 @@ def main(options: argparse.Namespace) -> None:
         test=tuple(options.test),
         text=text_options(options),
     )
-    result = run(experiment, report)
+    result = run_experiment(experiment, report)
     print(json.dumps(result.rows(), ensure_ascii=False, indent=1) if options.json else result)

@@ -162,11 +162,9 @@ def lost_best(run: Sequence[SavedCheckpoint], best: SavedCheckpoint | None) -> s
 
 def choose(run: Sequence[SavedCheckpoint], number: int) -> list[SavedCheckpoint]:
     """Return the checkpoints of a run, in the order of training, to average, see :func:`best_and_following`."""
-    if number < 1:
-        raise UsageError(f"--num {number}: give 1 or more, {len(run)} at most: there are that many checkpoints.")
-    if number > len(run):
+    if not 1 <= number <= len(run):
         raise UsageError(
-            f"--num {number}: only {counted(len(run), 'checkpoint')} found. Give {len(run)} or less, or train with a "
+            f"--num {number}: there are {counted(len(run), 'checkpoint')}. Give 1 to {len(run)}, or train with a "
             "smaller --save-interval-updates and a larger --keep-interval-updates to keep more."
         )
     valid = [checkpoint.valid for checkpoint in run]

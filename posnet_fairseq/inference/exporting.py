@@ -42,7 +42,7 @@ def export(options: argparse.Namespace, scores: Sequence[str]) -> None:
     if options.onnx:
         from posnet_fairseq.inference import onnx_export
 
-        onnx_export.check(model, options.checkpoint)
+        onnx_export.check_exportable(model, options.checkpoint)
     refuse_other_dictionaries(options.checkpoint, state, vocabulary, data)
     with about(options.checkpoint):
         weights = weights_of(model, state)

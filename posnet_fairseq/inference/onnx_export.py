@@ -46,7 +46,7 @@ EXAMPLE = 5
 SENTENCES, STEPS = 8, 40
 
 
-def check(model: Any, name: str) -> None:
+def check_exportable(model: Any, name: str) -> None:
     """Refuse a translation model whose graphs cannot be written; `name` is that of its checkpoint."""
     if mixers_with_energies(model) and not is_precomputed(model):
         raise UsageError(f"{name} is not precomputed. Run posnet-precompute on it first.")
@@ -154,10 +154,10 @@ def state_parts(model: Any, encoded: EncoderOutput) -> list[Part]:
     ]
 
 
-def write(model: Any, folder: str | Path) -> None:
+def write_graphs(model: Any, folder: str | Path) -> None:
     """Write ``encoder.onnx``, ``step.onnx`` and ``graphs.json``, which tells how the state starts, into a folder.
 
-    The model is one that :func:`check` accepts, in evaluation mode on the CPU. It is changed.
+    The model is one that :func:`check_exportable` accepts, in evaluation mode on the CPU. It is changed.
     """
     for energy in (module for module in model.modules() if isinstance(module, StoredEnergy)):
         table: Tensor = energy.stored
@@ -209,12 +209,12 @@ def _export(graph: nn.Module, example: tuple[Tensor, ...], path: Path, **how: An
 
 @torch.no_grad()
 def write_checked(model: Any, folder: Path) -> None:
-    """Write graphs of a model that :func:`check` accepts, also with 8-bit weights, and translate random sentences.
+    """Write graphs of a model that can be exported, also with 8-bit weights, and translate random sentences.
 
     The model is in evaluation mode, in float32 on the CPU. It is changed.
     """
     with console().status("tracing the encoder and a step of the decoder"):
-        write(model, folder)
+        write_graphs(model, folder)
         write_int8(model, folder)
     sources = random_sources(model)
     words = model.decoder.embed_tokens.num_embeddings
@@ -248,7 +248,7 @@ def write_int8(model: Any, folder: Path) -> None:
     projection.weight = nn.Parameter(projection.weight.detach().clone())
     logging.getLogger().setLevel(logging.ERROR)  # it advises a step that is not needed here
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
-        write(model, temporary)
+        write_graphs(model, temporary)
         for part in ("encoder", "step"):
             graph, quantized = Path(temporary, f"{part}.onnx"), folder / f"{part}.int8.onnx"
             quantize_dynamic(graph, quantized, per_channel=True, weight_type=QuantType.QInt8)

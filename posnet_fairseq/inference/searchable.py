@@ -85,6 +85,7 @@ class SearchableModel:
             longest_target = min(getattr(model, "decoder", model).max_positions() for model in self._models)
             forced = ForcedDecoding(self._models, dictionary, given, attention=attention)
             return Scorer(forced, *text, longest, longest_target)
+        settings.check_words(len(dictionary))
         check_range(option("nbest"), nbest, 1, settings.beam, whole=True)
         search = BeamSearch(self._models, dictionary, settings, nbest, attention, self._shortlist)
         if self.generates:

@@ -212,7 +212,7 @@ def _batches(window: _Window, translator: Translator, options: argparse.Namespac
     numbers = window.split.numbers(first) if window.split else range(first, first + len(sentences))
     batches = Batches(sentences, translator, options.max_tokens, options.on_long, window.prefixes, numbers)
     for batch in batches:
-        translator.search.check(batch.sources, batch.prefixes)
+        translator.search.check_batch(batch.sources, batch.prefixes)
     return batches
 
 

@@ -83,7 +83,7 @@ def test_the_report_has_all_parameters_and_scores(folder, tmp_path):
     found = report(tmp_path / "out")
     assert found["hardware"]["noise model"] == "PCMLikeNoiseModel"
     assert found["hardware"]["tile_size"] == 256
-    assert found["renormalise"] is True
+    assert found["renormalize"] is True
     assert set(found["weights on crossbars"]) == {"mixing", "output"}
     assert {(row["system"], row["metric"]) for row in found["scores"]} == {
         (system, metric) for system in ("digital", "25s", "1h") for metric in ("BLEU", "chrF")
@@ -116,10 +116,11 @@ def test_it_goes_on_with_the_same_experiment_and_more_programmings_are_added(fol
     assert (out / "1d.adc8.1.txt").stat().st_mtime_ns == kept
     assert report(out)["programmings"] == 3
     capsys.readouterr()
-    for more in (["--tile-size", "64"], ["--seed", "2"], ["--renormalise"], ["--beam", "2"]):
+    for more in (["--tile-size", "64"], ["--seed", "2"], ["--renormalize"], ["--beam", "2"]):
         assert "is of another experiment" in fails(capsys, analog.main, *words(folder, out, *more))
     content = json.loads((out / RECORD).read_text())
-    (out / RECORD).write_text(json.dumps({name: content[name] for name in content if name != "vocabulary"}))
+    old = {name: value for name, value in content.items() if name not in ("vocabulary", "renormalize")}
+    (out / RECORD).write_text(json.dumps(old | {"renormalise": False}))
     run(folder, out, "--programmings", "3")  # as earlier versions wrote it
     capsys.readouterr()
     (out / RECORD).write_text(json.dumps(content | {"vocabulary": ["other", "other"]}))

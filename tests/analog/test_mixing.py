@@ -19,25 +19,21 @@ CASES = [Case(name, place, "none") for name in mixer_names() for place in get_mi
 CASES = [Case(case.mixer, case.place, usual_gate(case)) for case in CASES]
 
 
-def on_ideal_crossbars(case, renormalise=False):
+def on_ideal_crossbars(case, renormalize=False):
     """A model with everything on crossbars that can be there, and its digital twin."""
     digital = build_case(case)
     precompute(digital)
     model = copy.deepcopy(digital)
     parts = [part for part in PARTS if part != "mixing" or case.mixer in POSITION_BASED]
     longest = (MAX_POSITIONS, MAX_POSITIONS)
-    assert all(put_on_crossbars(model, parts, IDEAL.configuration(), longest, renormalise).values())
+    assert all(put_on_crossbars(model, parts, IDEAL.configuration(), longest, renormalize).values())
     return model, digital
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.mixer in (*POSITION_BASED, "attention")], ids=str)
 @pytest.mark.parametrize(
     "law",
-    [
-        laws.padding_on_either_side_changes_nothing,
-        laws.steps_equal_the_full_pass,
-        laws.every_length_works,
-    ],
+    [laws.padding_on_either_side_changes_nothing, laws.steps_equal_the_full_pass],
     ids=lambda law: law.__name__,
 )
 @pytest.mark.thorough  # 20 s; quick: test_without_noise_and_with_enough_bits_a_model_is_the_digital_one
@@ -49,21 +45,21 @@ def test_law(case, law, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("case", "renormalise"),
+    ("case", "renormalize"),
     [(case, again) for case in CASES for again in (False, True) if not again or case.mixer in POSITION_BASED],
 )
-def test_without_noise_and_with_enough_bits_a_model_is_the_digital_one(case, renormalise):
-    model, digital = on_ideal_crossbars(case, renormalise)
+def test_without_noise_and_with_enough_bits_a_model_is_the_digital_one(case, renormalize):
+    model, digital = on_ideal_crossbars(case, renormalize)
     source, target = pad(sentences(9, 4)), pad(sentences(8, 5))
     with torch.no_grad():
         expected, found = (laws.decode(each, source, target) for each in (digital, model))
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("renormalise", [False, True])
+@pytest.mark.parametrize("renormalize", [False, True])
 @pytest.mark.parametrize("place", ["encoder", "decoder"])
 @pytest.mark.parametrize("name", POSITION_BASED)
-def test_mixed_values_are_sums_of_programmed_weights(name, place, renormalise):
+def test_mixed_values_are_sums_of_programmed_weights(name, place, renormalize):
     """With noisy conductances and exact converters: Σ_m w_nm v_m, divided by the sum of exact or programmed weights."""
     queries = keys = 7
     mixer = build_mixer(name, place)
@@ -72,7 +68,7 @@ def test_mixed_values_are_sums_of_programmed_weights(name, place, renormalise):
     configuration = Hardware(noise="pcm", dac_bits=24, adc_bits=24).configuration()
     configuration.forward.out_noise = 0.0
     with torch.no_grad():
-        stored = StoredMixing(mixer, 9, 9, context, configuration, renormalise)
+        stored = StoredMixing(mixer, 9, 9, context, configuration, renormalize)
         program(stored, 1, 1)
         value = torch.randn(1, 2, keys, 4)
         mixed = stored.mix(value, 0, queries, None, mixer.causal)
@@ -88,7 +84,7 @@ def test_mixed_values_are_sums_of_programmed_weights(name, place, renormalise):
                     shown = [m for m in range(9) if hidden is None or not hidden[n, m]]
                     largest = max(weights[h, n, m] for m in shown)
                     exact = sum(torch.exp(weights[h, n, m] - largest) for m in seen if m in shown)
-                    total = total / (sum(programmed[n, m] for m in seen) if renormalise else exact.float())
+                    total = total / (sum(programmed[n, m] for m in seen) if renormalize else exact.float())
                 torch.testing.assert_close(mixed[0, h, n], total, rtol=1e-3, atol=1e-4)
 
 

@@ -126,7 +126,7 @@ def test_bf16_is_no_request_for_tpus(monkeypatch, torch_xla, is_on_tpu):
 READS = """
 import runpy, sys, types
 repair = runpy.run_path({script!r})["repair"]
-repair.__globals__["sys"] = types.SimpleNamespace(version_info=(3, {minor}), modules=sys.modules)
+repair.__globals__["sys"] = types.SimpleNamespace(version_info=(3, 14), modules=sys.modules)
 repair()
 from fairseq import tasks
 from fairseq.dataclass.utils import interpret_dc_type
@@ -135,16 +135,9 @@ print(interpret_dc_type(str | None), interpret_dc_type(int), tasks.TASK_REGISTRY
 
 
 @pytest.mark.thorough  # 5 s
-@pytest.mark.parametrize("minor", [13, 14])
-def test_types_as_python_314_writes_them_are_read(minor):
-    """Without the repair, they are not: where that changes, the repair can be removed."""
-    script = READS.format(script=optional_types.__file__, minor=minor)
-    done = python(script)
-    if minor == 13 and sys.version_info >= (3, 14):
-        assert "TypeError" in done.stderr
-        return
-    read = "<class 'str'>" if minor == 14 else "str | None"
-    expected = f"{read} <class 'int'> <class 'fairseq.tasks.translation.TranslationTask'>"
+def test_types_as_python_314_writes_them_are_read():
+    done = python(READS.format(script=optional_types.__file__))
+    expected = "<class 'str'> <class 'int'> <class 'fairseq.tasks.translation.TranslationTask'>"
     assert done.stdout.splitlines()[-1:] == [expected], done.stderr
 
 

@@ -35,8 +35,9 @@ from support.damaged import put
 def test_best_and_following_or_last(scores, number, first, maximize):
     run = [SavedCheckpoint(Path(f"{n}.pt"), n, score, maximize=maximize) for n, score in enumerate(scores)]
     assert [checkpoint.updates for checkpoint in choose(run, number)] == list(range(first, first + number))
-    with pytest.raises(UsageError, match=f"^--num 0: give 1 or more, {len(run)} at most"):
-        choose(run, 0)
+    for wrong in (0, len(run) + 1):
+        with pytest.raises(UsageError, match=f"^--num {wrong}: there are {len(run)} checkpoints. Give 1 to {len(run)}"):
+            choose(run, wrong)
 
 
 def numbered(*updates, scores):

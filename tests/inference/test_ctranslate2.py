@@ -23,8 +23,8 @@ def words(tokens):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"position_embedding": "learned"}, {"activation_fn": "gelu", "share_all_embeddings": False}],
-    ids=["as they are", "learned positions", "GELU, two embeddings"],
+    [{}, {"position_embedding": "learned", "activation_fn": "gelu", "share_all_embeddings": False}],
+    ids=["as they are", "learned positions, GELU, two embeddings"],
 )
 @pytest.mark.quick_cases(1)
 def test_translations_are_those_of_posnets_search(tmp_path, options):

@@ -6,6 +6,7 @@ from fairseq.data.data_utils import load_indexed_dataset
 from posnet_data_prep.prepare import main as prepare
 from posnet_fairseq.cli import average, export, precompute, translate
 from posnet_fairseq.inference import translating
+from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
@@ -72,7 +73,7 @@ def lines(path):
 def translator(*arguments):
     """The translator that posnet-translate makes with these arguments."""
     options = translate._parser().parse_args(list(map(str, arguments)))
-    return translating._load(options, "cpu", "float32").translator(translating.settings_of(options))
+    return translating._load(options, "cpu", "float32").translator(SearchSettings())
 
 
 def assert_splits_as_the_data(translator, data, pair, source, target):

@@ -15,7 +15,7 @@ BEGINNINGS = ["w1 w2 w3", "", "w4", "w5 w6 w7 w8 w9 w10", " ", "w2"]
 NEW = 6  # tokens that texts are continued by at most
 
 
-@pytest.fixture(scope="module", params=["rposnet", "attention", "rposnet from <s>"])
+@pytest.fixture(scope="module", params=["rposnet from <s>", "attention"])
 def path(request, tmp_path_factory):
     mixer, *begins = request.param.split(" from ")
     torch.manual_seed(4)
@@ -51,7 +51,7 @@ def test_greedy_texts_are_those_of_full_passes(path, model):
     assert all(text.startswith(beginning.strip()) for text, beginning in zip(found, BEGINNINGS, strict=True))
 
 
-@pytest.mark.parametrize("max_tokens", [1, 30, 2000])
+@pytest.mark.parametrize("max_tokens", [1, 30])
 def test_order_and_batches(model, max_tokens):
     one_by_one = [model.generate(beginning, max_len_a=0, max_len_b=12) for beginning in BEGINNINGS]
     assert model.generate(BEGINNINGS, max_len_a=0, max_len_b=12, max_tokens=max_tokens) == one_by_one

@@ -84,8 +84,10 @@ def test_infinite_numbers_are_refused():
         scored([model], sources, targets)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bf16", "int8"])
-@pytest.mark.parametrize("kind", ["checkpoint", "precomputed", "ensemble"])
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [("checkpoint", "float32"), ("ensemble", "float32"), ("precomputed", "bf16"), ("ensemble", "int8")],
+)
 def test_scores_of_own_translations(small_model, kind, dtype):
     paths = {"checkpoint": small_model, "ensemble": [small_model, small_model]}.get(kind) or precomputed(small_model)
     model = api.load(paths, dtype=dtype, pretokenized=True)

@@ -17,7 +17,7 @@ SETTINGS = {
     "lengths of the source": {"max_len_a": 0.8, "max_len_b": 2},
     "no repetitions": {"no_repeat_ngram_size": 2},
 }
-TRAINED = ("attention", "rposnet", "aposnet", "shaw", "rope", "lightconv", "linearnet")
+TRAINED = ("attention", "rposnet", "lightconv")  # each with a state of another kind
 
 
 def sources():
@@ -41,13 +41,6 @@ def test_every_mixer(mixer, is_cross):
         compare([model], sources(), beam=beam, attention=is_cross or beam == 5)
 
 
-@pytest.mark.parametrize("beam", BEAMS)
-@pytest.mark.parametrize("name", SETTINGS)
-def test_settings(name, beam):
-    torch.manual_seed(beam)
-    compare([build_model("rposnet")], sources(), beam=beam, **SETTINGS[name])
-
-
 @functools.cache
 def trained(mixer):
     with torch.random.fork_rng():
@@ -60,7 +53,7 @@ def trained(mixer):
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("beam", BEAMS)
 @pytest.mark.parametrize("mixer", TRAINED)
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(18)  # those of the first
 def test_trained_models(mixer, beam, name):
     """Whose hypotheses end by themselves, at different steps."""
     chosen = {"attention": True, "max_len_b": 14} | SETTINGS[name]

@@ -171,20 +171,6 @@ def test_input_that_is_standard_output_is_refused(small_model, tmp_path):
     assert text.read_text() == "a\n"
 
 
-def test_by_default_processes_find_the_same(translated, monkeypatch):
-    expected, processes = translated("--max-tokens", "5", "--processes", "1"), []
-
-    def in_order(*arguments):
-        processes.append(arguments[2])
-        return original(*arguments)
-
-    original = translating.in_order
-    monkeypatch.setattr(translating, "in_order", in_order)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    assert translated("--max-tokens", "5") == expected
-    assert processes == [2]
-
-
 MANY_SOURCES = """
 import resource
 import torch

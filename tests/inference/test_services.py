@@ -111,14 +111,10 @@ def test_a_model_that_was_loaded_before_a_fork_translates_in_the_children(small_
     assert run(FORK, str(small_model)) == ["0", "0", "2"]
 
 
-COPIES = {"pickle": lambda model: pickle.loads(pickle.dumps(model)), "deepcopy": copy.deepcopy}
-
-
-@pytest.mark.parametrize("how", COPIES)
-@pytest.mark.parametrize("dtype", ["float32", "bf16", "auto"])
-def test_copies_translate_alike(small_model, how, dtype):
+@pytest.mark.parametrize("dtype", ["bf16", "auto"])
+def test_copies_translate_alike(small_model, dtype):
     model = posnet.load(small_model, dtype=dtype, pretokenized=True)
-    copied = COPIES[how](model)
+    copied = pickle.loads(pickle.dumps(model))
     assert copied.options.dtype == model.options.dtype
     lines = ["w1 w2 w3", "w4"]
     assert copied.translate(lines, nbest=2, beam=3) == model.translate(lines, nbest=2, beam=3)

@@ -210,17 +210,15 @@ def test_token_ids_of_any_type(data, made, vocabulary, tmp_path):
     torch.testing.assert_close(vars(found), vars(made), rtol=0, atol=0)
 
 
-def test_token_ids_out_of_range_are_refused(data, vocabulary, tmp_path):
-    folder = stored_as(np.int32, 4, data, tmp_path, lambda tokens: tokens.__setitem__(3, -1))
-    with pytest.raises(UsageError, match=r"has words that the model's dictionary, of .* entries, does not have"):
-        make_shortlist(folder, vocabulary)
-
-
-def test_words_out_of_range_are_refused_where_there_is_no_dictionary(data, vocabulary, tmp_path):
+def test_words_out_of_range_are_refused(data, vocabulary, tmp_path):
+    """Where the folder has no dictionaries."""
     folder = stored_as(np.int32, 4, data, tmp_path)
     few = Vocabulary("xx", "yy", Dictionary(["a1"]), vocabulary.target_dictionary)
     with pytest.raises(UsageError, match="has words that the model's dictionary, of 5 entries, does not have"):
         make_shortlist(folder, few)
+    stored_as(np.int32, 4, data, tmp_path, lambda tokens: tokens.__setitem__(3, -1))
+    with pytest.raises(UsageError, match=r"has words that the model's dictionary, of .* entries, does not have"):
+        make_shortlist(folder, vocabulary)
 
 
 def test_sides_of_different_lengths_are_refused(data, vocabulary, tmp_path, monkeypatch):

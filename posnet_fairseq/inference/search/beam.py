@@ -46,13 +46,12 @@ class BeamSearch:
         self._shortlist = shortlist
         self._models, self._dictionary, self._settings = models, dictionary, settings
         self._nbest, self._attention = nbest, attention
-        settings.check_words(len(dictionary), f"the target dictionary has {len(dictionary)} entries")
         decoders = [getattr(model, "decoder", model) for model in models]
         self._is_language_model = not hasattr(models[0], "encoder")
         self._max_positions = min(decoder.max_positions() for decoder in decoders)
         self._first_symbol = decoders[0].first_symbol
 
-    def check(
+    def check_batch(
         self, sources: Sequence[Tensor], prefixes: Sequence[Tensor] | None = None
     ) -> tuple[int, Sequence[Tensor]]:
         """Return the most tokens of a hypothesis, without end symbol, and the prefixes; refuse what leaves none."""
@@ -79,7 +78,7 @@ class BeamSearch:
         """
         settings, eos = self._settings, self._dictionary.eos()
         device = next(self._models[0].parameters()).device
-        max_len, prefixes = self.check(sources, prefixes)
+        max_len, prefixes = self.check_batch(sources, prefixes)
         allowed = self._allowed(sources, prefixes)
         if allowed is not None:  # from here on, words are numbered by their places in it
             prefixes = [torch.searchsorted(allowed, prefix) for prefix in prefixes]
@@ -155,8 +154,8 @@ class BeamSearch:
         if self._shortlist is None:
             return None
         allowed = self._shortlist.of(sources, prefixes)
-        what = f"the shortlist has {len(allowed)} words for this batch"
-        self._settings.check_words(len(allowed), what, f", or leave {option('shortlist')} out")
+        where, advice = "the shortlist has {} words for this batch", f", or leave {option('shortlist')} out"
+        self._settings.check_words(len(allowed), where, advice)
         return allowed
 
     def _broken(self) -> UsageError:
@@ -171,7 +170,7 @@ class BeamSearch:
 class ForcedDecoding(BeamSearch):
     """A search whose only hypothesis is given. Of the settings, the length penalty is read; there is no shortlist."""
 
-    def check(
+    def check_batch(
         self, sources: Sequence[Tensor], prefixes: Sequence[Tensor] | None = None
     ) -> tuple[int, Sequence[Tensor]]:
         """Return the most tokens of a hypothesis, without end symbol, and the translations; refuse what is no text."""
@@ -182,7 +181,7 @@ class ForcedDecoding(BeamSearch):
     @torch.inference_mode()
     def __call__(self, sources: Sequence[Tensor], prefixes: Sequence[Tensor] | None = None) -> list[list[Hypothesis]]:
         """Return the hypothesis of each source: `prefixes` are the translations, (N,) token ids with end symbols."""
-        _, translations = self.check(sources, prefixes)
+        _, translations = self.check_batch(sources, prefixes)
         pad, device = self._dictionary.pad(), next(self._models[0].parameters()).device
         source, target = (
             pad_sequence(list(side), batch_first=True, padding_value=pad).to(device) for side in (sources, translations)

@@ -93,12 +93,12 @@ class SearchSettings:
             names = option("sampling_topk"), option("sampling_topp")
             raise UsageError(f"{names[0]} {self.sampling_topk} and {names[1]} {self.sampling_topp}: give one of them.")
 
-    def check_words(self, number: int, what: str, advice: str = "") -> None:
-        """Refuse to search among no more words than there are hypotheses or samples; `what` has this `number`."""
+    def check_words(self, number: int, where: str = "the target dictionary has {} entries", advice: str = "") -> None:
+        """Refuse to search among no more words than there are hypotheses or samples: `where` there is this `number`."""
         for name in ("beam", "sampling_topk"):
             if getattr(self, name) >= number:
                 given = f"{option(name)} {getattr(self, name)}"
-                raise UsageError(f"{given}: {what}. Give less than that{advice}.")
+                raise UsageError(f"{given}: {where.format(number)}. Give less than that{advice}.")
 
 
 SETTINGS = {setting.name: setting for setting in fields(SearchSettings)}
