@@ -28,7 +28,8 @@ def publish(name: str, folder: Path, out: Path) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     style.refuse_foreign([path, *(file for place in places.values() for file in style.files_of(place))])
     with replacing(path) as temporary:
-        temporary.write_text(f"<!-- {style.MAKER} -->\n\n{tables.markdown(analysis)}", encoding="utf-8")
+        text = f"<!-- {style.MAKER} -->\n\n# Tables of the study {name}\n\n{tables.markdown(analysis)}"
+        temporary.write_text(text, encoding="utf-8")
     return [path, *(file for what, draw in made.items() for file in style.save(draw(analysis), places[what]))]
 
 
