@@ -36,7 +36,7 @@ class Analysis:
 
     def size(self, test_set: str) -> int:
         """Return the number of lines of a test set."""
-        return self._first.test_sets[test_set].lines
+        return len(self._first.test_sets[test_set].statistics["bleu"]["float32"])
 
     def mean(self, system: str, figure: Callable[[Result], float]) -> float:
         """Return the mean over seeds of a figure of results."""
@@ -44,8 +44,7 @@ class Analysis:
 
     def statistics(self, system: str, test_set: str, metric: str, precision: str = "float32") -> FloatArray:
         """Return (R, N, K) statistics of N segments in R runs."""
-        translations = [getattr(run.test_sets[test_set], precision) for run in self.results[system]]
-        return np.stack([getattr(each, metric).segments.unpack() for each in translations])
+        return np.stack([run.test_sets[test_set].statistics[metric][precision] for run in self.results[system]])
 
     def _runs(self, test_set: str, metric: str, precision: str = "float32") -> dict[str, Runs]:
         """Return the scores of the runs of each system, and those on resampled test sets."""

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posnet_eval.metrics.base import Metric
+import numpy as np
+
+from posnet_eval.metrics.base import FloatArray, Metric
 from posnet_fairseq.runs import commands, parsers, training
 from posnet_fairseq.runs.command_stage import Work
 from posnet_fairseq.runs.comparison import MODEL, decoding_speed, parameters, peak_memory
@@ -190,27 +192,35 @@ def choose_beam(run: Run, beams: Sequence[int], bleu: Metric) -> tuple[int, dict
         output = f"valid.beam{beam}.{run.data.target}"
         searching = dataclasses.replace(run, settings=dataclasses.replace(run.settings, beam=beam))
         searching.translate_set(f"beam-{beam}", "valid", output)
-        found[str(beam)] = round(_scored(run, {"bleu": bleu}, output, "valid")["bleu"].score, 2)
+        found[str(beam)] = round(results.score_of(bleu, _statistics(run, bleu, output, "valid")).score, 2)
     return max(sorted(beams), key=lambda beam: found[str(beam)]), found
 
 
-def _scored(run: Run, metrics: Mapping[str, Metric], output: str, name: str) -> dict[str, results.Score]:
-    reference = run.settings.data_folder / f"{name}.{run.data.target}"
-    return results.scored(metrics, run.settings.run / output, reference)
+def _statistics(run: Run, metric: Metric, output: str, name: str) -> FloatArray:
+    references = run.settings.data_folder / f"{name}.{run.data.target}"
+    return results.statistics_of(metric, run.settings.run / output, references)
 
 
 def translated(run: Run, metrics: Mapping[str, Metric]) -> dict[str, Any]:
-    """Return the scores of all test sets, in float32 and int8."""
-    found: dict[str, Any] = {name: {} for name in run.data.test_sets}
-    for name, of_test_set in found.items():
-        for precision, more in {"float32": (), "int8": ("--dtype", "int8")}.items():
+    """Return the scores of all test sets, in float32 and int8, and the statistics of their segments."""
+    test_sets: dict[str, Any] = {}
+    for name in run.data.test_sets:
+        test_set: dict[str, Any] = {}
+        statistics: dict[str, list[FloatArray]] = {metric: [] for metric in metrics}
+        for precision, more in zip(results.PRECISIONS, ((), ("--dtype", "int8")), strict=True):
             output, stage = f"{name}.{precision}.{run.data.target}", f"{stage_of('translate', name)}-{precision}"
             run.translate_set(stage, name, output, *more)
-            of_test_set[precision] = _scored(run, metrics, output, name) | {
+            test_set[precision] = {
                 "cpu_seconds": _cpu_seconds(Record(run.settings.run / f"{stage}.json")),
                 "sentences_per_second": decoding_speed(run.settings.run, stage),
             }
-    return found
+            for label, metric in metrics.items():
+                rows = _statistics(run, metric, output, name)
+                statistics[label].append(rows)
+                test_set[precision][label] = results.score_of(metric, rows)
+        segments = {label: results.packed(np.hstack(rows)) for label, rows in statistics.items()}
+        test_sets[name] = test_set | {"segments": segments}
+    return test_sets
 
 
 def _cpu_seconds(record: Record) -> float | None:
