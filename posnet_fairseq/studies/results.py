@@ -142,7 +142,7 @@ def score_of(metric: Metric, statistics: FloatArray) -> Score:
     return Score(round(float(metric.corpus(statistics.sum(0))), 4), metric.details())
 
 
-def write(path: Path, result: Mapping[str, Any]) -> None:
+def write_result(path: Path, result: Mapping[str, Any]) -> None:
     """Write a result, whole or not at all, a part on each line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     parts = (f'"{name}": {json.dumps(part, ensure_ascii=False)}' for name, part in to_builtins(result).items())
@@ -164,17 +164,17 @@ def read(path: Path, study: Study) -> Result:
 
 def read_all(folder: Path, study: Study) -> dict[str, list[Result]]:
     """Return the results of a study's systems, by seed; systems without any are left out."""
-    found = {path: read(path, study) for path in sorted(folder.glob("*_s*.json"))}
-    if not found:
+    results = {path: read(path, study) for path in sorted(folder.glob("*_s*.json"))}
+    if not results:
         raise UsageError(f"{folder} has no results of this study. posnet-run study makes them.")
-    _refuse_mixture("data", found, lambda run: run.data)
+    _refuse_mixture("data", results, lambda run: run.data)
     systems: dict[str, list[Result]] = {}
     for system in study.systems:
-        runs = {path: run for path, run in found.items() if run.system == system}
+        runs = {path: run for path, run in results.items() if run.system == system}
         _refuse_mixture("settings", runs, lambda run: run.settings)
         if runs:
             systems[system] = sorted(runs.values(), key=lambda run: run.seed)  # by path 10 comes before 2
-    for path, run in found.items():
+    for path, run in results.items():
         if run.system not in systems:
             raise UsageError(f"{path} is of a system that {study.name} does not have. Move it elsewhere.")
     return systems

@@ -105,10 +105,10 @@ def run_study(settings: StudySettings) -> None:
         parts = shares(min(settings.jobs, len(todo)), todo[0])
         prepare_data(todo[0])
         _refuse_other_data(study, todo[0], settings)
-        do_all(todo, parts, then=lambda run, work: write_result(study, run, settings, work))
+        do_all(todo, parts, then=lambda run, work: measure_run(study, run, settings, work))
 
 
-def write_result(study: Study, run_settings: RunSettings, settings: StudySettings, work: Work) -> None:
+def measure_run(study: Study, run_settings: RunSettings, settings: StudySettings, work: Work) -> None:
     """Measure the model of a run whose stages are done, on one core, beside a run of the baseline; write the result."""
     if settings.dry_run:
         return
@@ -128,9 +128,9 @@ def write_result(study: Study, run_settings: RunSettings, settings: StudySetting
         "test_sets": translated(searching, metrics),
     }
     path = settings.result_of(run_settings)
-    results.write(path, result)
-    scores = (f"{name}: {found['float32']['bleu'].score:.1f} BLEU" for name, found in result["test_sets"].items())
-    work.report.say(f"{shown(path)}: {', '.join(scores)}")
+    results.write_result(path, result)
+    bleu = (f"{name}: {scores['float32']['bleu'].score:.1f} BLEU" for name, scores in result["test_sets"].items())
+    work.report.say(f"{shown(path)}: {', '.join(bleu)}")
 
 
 def chosen(study: Study, settings: StudySettings) -> list[tuple[str, int]]:
@@ -143,11 +143,11 @@ def chosen(study: Study, settings: StudySettings) -> list[tuple[str, int]]:
         parsers.check_known(option("only", name), name, study.systems)
     beyond = settings.seed and settings.only
     seeds = settings.seed or sorted({seed for name in systems for seed in study.systems[name].seeds})
-    found = [(name, seed) for seed in seeds for name in systems if beyond or seed in study.systems[name].seeds]
-    if not found:
+    runs = [(name, seed) for seed in seeds for name in systems if beyond or seed in study.systems[name].seeds]
+    if not runs:
         asked = ",".join(map(str, seeds))
         refuse("seed", asked, "the protocol has no run with it. Name systems with --only to go beyond the protocol.")
-    return found
+    return runs
 
 
 def run_of(study: Study, system: str, seed: int, settings: StudySettings) -> RunSettings:
@@ -185,15 +185,15 @@ def choose_beam(run: Run, beams: Sequence[int], bleu: Metric) -> tuple[int, dict
 
     BLEU by beam is returned beside it; none if there is one beam.
     """
-    found: dict[str, float] = {}
+    scores: dict[str, float] = {}
     if len(beams) == 1:
-        return beams[0], found
+        return beams[0], scores
     for beam in beams:
         output = f"valid.beam{beam}.{run.data.target}"
         searching = dataclasses.replace(run, settings=dataclasses.replace(run.settings, beam=beam))
         searching.translate_set(f"beam-{beam}", "valid", output)
-        found[str(beam)] = round(results.score_of(bleu, _statistics(run, bleu, output, "valid")).score, 2)
-    return max(sorted(beams), key=lambda beam: found[str(beam)]), found
+        scores[str(beam)] = round(results.score_of(bleu, _statistics(run, bleu, output, "valid")).score, 2)
+    return max(sorted(beams), key=lambda beam: scores[str(beam)]), scores
 
 
 def _statistics(run: Run, metric: Metric, output: str, name: str) -> FloatArray:
@@ -277,10 +277,10 @@ def cost_of(run: Run, baseline: RunSettings) -> dict[str, Any]:
     # Batches are those of a CPU, wherever the run was trained; a longer training costs no more for each update.
     tokens = run.settings.max_tokens or int(hyperparameters(run.settings.size)["max_tokens"])
     trainings = []
-    for each in (run.settings, baseline):
-        short = dataclasses.replace(each, updates=update_cost.UPDATES, max_tokens=tokens)
+    for settings in (run.settings, baseline):
+        short = dataclasses.replace(settings, updates=update_cost.UPDATES, max_tokens=tokens)
         trainings.append(commands.training(short, run.data, run.device, run.work.report).arguments)
     command = update_cost.measuring(out, *trainings)
     run.stage("cost", "train.json", out.name, command)
-    found: dict[str, Any] = loads(out.read_text(encoding="utf-8"))
-    return found
+    cost: dict[str, Any] = loads(out.read_text(encoding="utf-8"))
+    return cost

@@ -137,7 +137,7 @@ def result(tmp_path, system="rposnet", seed=1, **changed):
     content = study_result("small", system, seed, 0.5, {"test": 3})
     run = running.run_of(study, system, seed, StudySettings.parsed({"study": "small"}))
     content["settings"] = running.protocol_of(study, run) | changed
-    results.write(results.path_of(tmp_path / "results", system, seed), content)
+    results.write_result(results.path_of(tmp_path / "results", system, seed), content)
 
 
 def test_what_has_a_result_is_not_made_again(made, tmp_path):

@@ -48,7 +48,7 @@ def found(monkeypatch, tmp_path):
     for system, its in study.systems.items():
         for seed in its.seeds if system in QUALITY else ():
             about = result("made", system, seed, QUALITY[system] + seed / 200, SIZES, rate=0.4 + seed / 10)
-            results.write(results.path_of(tmp_path / "results", system, seed), about)
+            results.write_result(results.path_of(tmp_path / "results", system, seed), about)
     return Analysis(study, results.read_all(tmp_path / "results", study))
 
 
@@ -216,7 +216,7 @@ def test_what_does_not_belong_together_is_not_pooled(found, tmp_path, capsys, ch
     path = tmp_path / "results" / "good_s2.json"
     run = json.loads(path.read_text())
     change(run)
-    results.write(path, run)
+    results.write_result(path, run)
     assert sentence in fails(capsys, main, "study", "made", "--results", str(path.parent), "--out", str(tmp_path / "f"))
     assert not (tmp_path / "f").exists()
 
