@@ -155,8 +155,7 @@ def _picture(name: str) -> str:
             of_sentence = "" if get_mixer(name).static else f', for the sentence "{sentence}"'
             return (
                 f"![The mean weight at each offset, a line for every head](../pictures/{folder}/{name}.png)\n\n"
-                f"(The mean weight at each offset, in the encoder of a {model}{of_sentence}; see "
-                "[Results](../results.md).)"
+                f"(The mean weight at each offset, in the encoder of a {model}{of_sentence}.)"
             )
     return ""
 

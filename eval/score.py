@@ -13,7 +13,7 @@ from posnet_eval.inputs.loading import load
 from posnet_eval.inputs.plan import Plan, metric_names
 from posnet_eval.metrics import METRICS
 from posnet_eval.metrics.base import MetricOptions
-from posnet_eval.report.publish import as_json, check, publish
+from posnet_eval.report.publish import as_json, check_report_folder, publish
 from posnet_eval.report.tables import show
 from posnet_eval.statistics.cache import default_path
 from posnet_eval.statistics.scoring import compare
@@ -150,7 +150,7 @@ def main(options: argparse.Namespace) -> None:
         for test_set in plan.test_sets:
             files += [test_set.source, test_set.groups, *test_set.references]
             files += itertools.chain(*test_set.outputs.values())
-        check(options.out, [path for path in files if isinstance(path, Path)])
+        check_report_folder(options.out, [path for path in files if isinstance(path, Path)])
     else:
         check_stdout()
     result = compare(plan, texts, report)

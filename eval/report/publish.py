@@ -104,7 +104,7 @@ FILES: dict[str, Callable[[Comparison], str]] = {
 }
 
 
-def check(folder: Path, inputs: Iterable[Path]) -> None:
+def check_report_folder(folder: Path, inputs: Iterable[Path]) -> None:
     """Check that a report can be written into a folder without replacing files that posnet-score did not write."""
     check_folder(folder)
     if not folder.exists():

@@ -133,7 +133,7 @@ class ComparisonFolder:
 
         self._read_labels()
         if self.folder.exists():
-            publish.check(self.folder / "report", ())
+            publish.check_report_folder(self.folder / "report", ())
             style.refuse_foreign(style.files_of(self.folder / "curves", ("png",)))
 
     def _read_labels(self) -> None:

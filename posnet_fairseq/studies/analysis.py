@@ -36,7 +36,7 @@ class Analysis:
 
     def size(self, test_set: str) -> int:
         """Return the number of lines of a test set."""
-        return self._first.test_sets[test_set].lines
+        return len(self._first.test_sets[test_set].statistics["bleu"]["float32"])
 
     def mean(self, system: str, figure: Callable[[Result], float]) -> float:
         """Return the mean over seeds of a figure of results."""
@@ -44,8 +44,7 @@ class Analysis:
 
     def statistics(self, system: str, test_set: str, metric: str, precision: str = "float32") -> FloatArray:
         """Return (R, N, K) statistics of N segments in R runs."""
-        translations = [getattr(run.test_sets[test_set], precision) for run in self.results[system]]
-        return np.stack([getattr(each, metric).segments.unpack() for each in translations])
+        return np.stack([run.test_sets[test_set].statistics[metric][precision] for run in self.results[system]])
 
     def _runs(self, test_set: str, metric: str, precision: str = "float32") -> dict[str, Runs]:
         """Return the scores of the runs of each system, and those on resampled test sets."""
@@ -79,8 +78,8 @@ class Analysis:
 
     def course(self, system: str) -> tuple[FloatArray, FloatArray]:
         """Return updates, and the perplexity of the validation set after them: geometric means over several seeds."""
-        found = [run.training.validation for run in self.results[system]]
-        courses = [dict(zip(each.updates, each.perplexity, strict=True)) for each in found]
+        validations = [run.training.validation for run in self.results[system]]
+        courses = [dict(zip(known.updates, known.perplexity, strict=True)) for known in validations]
         shared = sorted(set.intersection(*map(set, courses)))
         values = np.array([[course[update] for update in shared] for course in courses])
         means = np.exp(np.log(values).mean(0)) if len(values) > 1 else values[0]
@@ -113,12 +112,12 @@ class Analysis:
 
         A run's machine is as fast as its updates of the first baseline are.
         """
-        found: list[float | None] = []
+        scaled: list[float | None] = []
         for run in self.results[system]:
             seconds, cost = getattr(run.test_sets[test_set], precision).cpu_seconds, run.training.cost
             slowness = cost.other_seconds / self.baseline_seconds if cost and self.baseline_seconds else None
-            found.append(seconds / slowness if seconds and slowness else None)
-        return found
+            scaled.append(seconds / slowness if seconds and slowness else None)
+        return scaled
 
     def perplexity_at(self, system: str, updates: float) -> float | None:
         """Return the perplexity of the validation set after updates, interpolated; None beyond the training."""
@@ -132,8 +131,8 @@ class Analysis:
 
     def perplexity_after(self, system: str, seconds: float) -> float | None:
         """Return the perplexity of the validation set after CPU seconds of training; None if unknown."""
-        of_update = self.seconds_per_update(system)
-        return self.perplexity_at(system, seconds / of_update) if of_update else None
+        per_update = self.seconds_per_update(system)
+        return self.perplexity_at(system, seconds / per_update) if per_update else None
 
     @cached_property
     def least_cpu_seconds(self) -> float | None:

@@ -28,7 +28,8 @@ def publish(name: str, folder: Path, out: Path) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     style.refuse_foreign([path, *(file for place in places.values() for file in style.files_of(place))])
     with replacing(path) as temporary:
-        temporary.write_text(f"<!-- {style.MAKER} -->\n\n{tables.markdown(analysis)}", encoding="utf-8")
+        text = f"<!-- {style.MAKER} -->\n\n# Tables of the study {name}\n\n{tables.markdown(analysis)}"
+        temporary.write_text(text, encoding="utf-8")
     return [path, *(file for what, draw in made.items() for file in style.save(draw(analysis), places[what]))]
 
 
@@ -38,8 +39,8 @@ def _courses(analysis: Analysis) -> Figure:
     late: list[float] = []
     for place, system in enumerate(analysis.systems):
         updates, values = analysis.course(system)
-        of_update = analysis.seconds_per_update(system)
-        for axis, unit in zip(axes, (1, of_update and of_update / 3600), strict=True):
+        per_update = analysis.seconds_per_update(system)
+        for axis, unit in zip(axes, (1, per_update and per_update / 3600), strict=True):
             if unit:
                 axis.plot(updates * unit, values, **style.line_style(place), linewidth=1.4, label=system)
         late += values[updates >= LATE * updates[-1]].tolist()
@@ -61,11 +62,11 @@ def _costs(analysis: Analysis) -> Figure:
     hours = {system: known / 3600 for system, known in seconds.items() if known}
     figure, axes = style.panels(2 * len(analysis.test_sets), 2, (6.5, 5))
     for *row, test_set in zip(axes[::2], axes[1::2], analysis.test_sets, strict=True):
-        of_runs = {system: analysis.translation_seconds(system, test_set, "float32") for system in analysis.systems}
-        means = {system: fmean(filter(None, found)) for system, found in of_runs.items() if any(found)}
-        each = {system: 1000 * mean / analysis.size(test_set) for system, mean in means.items()}
+        times = {system: analysis.translation_seconds(system, test_set, "float32") for system in analysis.systems}
+        means = {system: fmean(filter(None, runs)) for system, runs in times.items() if any(runs)}
+        sentence = {system: 1000 * mean / analysis.size(test_set) for system, mean in means.items()}
         labels = ("hours of a core for the updates", "ms of a core to translate a sentence (float32)")
-        for axis, label, cost in zip(row, labels, (hours, each), strict=True):
+        for axis, label, cost in zip(row, labels, (hours, sentence), strict=True):
             _against(axis, analysis, test_set, cost)
             axis.set(title=analysis.title(test_set), xlabel=label, ylabel="BLEU, 95% interval")
             style.plain(axis)

@@ -90,11 +90,11 @@ class Study(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def metrics(self, language: str, lowercase: bool = False) -> dict[str, Metric]:
         """Return metrics of translations into a language: sacreBLEU's BLEU and chrF, and the literature's BLEU."""
         options = MetricOptions(language=language, lowercase=lowercase)
-        found = {name: get_metric(name, options) for name in ("bleu", "chrf")}
+        metrics = {name: get_metric(name, options) for name in ("bleu", "chrf")}
         if self.literature is not None:
             splitting: dict[str, Any] = dict(self.literature)
-            found[LiteratureBleu.name] = LiteratureBleu(Tokenizer(language, **splitting))
-        return found
+            metrics[LiteratureBleu.name] = LiteratureBleu(Tokenizer(language, **splitting))
+        return metrics
 
 
 def known_studies() -> tuple[str, ...]:

@@ -1,11 +1,13 @@
 """Results of single runs of a study: small JSON files from which every table and picture is made again."""
 
 import base64
+import io
 import json
-import lzma
+import zlib
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from msgspec import Meta, Struct, to_builtins
@@ -22,50 +24,11 @@ Count = Annotated[int, Meta(gt=0, le=2**62)]
 Positive = Annotated[float, Meta(gt=0, le=2**62)]
 
 
-class Segments(Struct):
-    """Statistics of segments, (N, K) whole numbers below 2³¹, in a form for JSON.
-
-    Statistics of BLEU and chrF count n-grams of 1, 2 ... tokens, of which a sentence has one less each time. So each
-    column is written as its difference from the one `step` before (1 in BLEU, 3 in chrF), byte by byte, (4, K, N), most
-    of which are then equal: half of what lzma makes of the numbers themselves. `lzma` is in base64.
-    """
-
-    shape: tuple[Count, Count]
-    step: Literal[1, 3]
-    lzma: str
-
-    def __post_init__(self) -> None:
-        self.unpack()
-
-    @classmethod
-    def pack(cls, statistics: FloatArray, step: Literal[1, 3]) -> "Segments":
-        """Return (N, K) statistics in their small form."""
-        columns = statistics.T.astype("<i4", order="C")
-        columns[step:] = columns[:-step] - columns[step:]
-        planes = columns[..., None].view("u1").transpose(2, 0, 1)
-        data = base64.b64encode(lzma.compress(planes.tobytes(), preset=6))
-        return cls((len(statistics), statistics.shape[1]), step, data.decode("ascii"))
-
-    def unpack(self) -> FloatArray:
-        """Return the (N, K) statistics."""
-        segments, width = self.shape
-        try:
-            data = np.frombuffer(lzma.decompress(base64.b64decode(self.lzma)), "u1")
-            planes = data.reshape(4, width, segments).transpose(1, 2, 0)
-        except (ValueError, lzma.LZMAError) as error:
-            raise ValueError("the numbers of a score are damaged") from error
-        columns = np.ascontiguousarray(planes).view("<i4")[..., 0]
-        for column in range(self.step, width):
-            columns[column] = columns[column - self.step] - columns[column]
-        return columns.T.astype(np.float64)
-
-
 class Score(Struct):
     """A score of a translation."""
 
     score: Annotated[float, Meta(ge=0, le=100)]
     signature: dict[str, str]
-    segments: Segments
 
 
 class _Translation(Struct):
@@ -75,21 +38,21 @@ class _Translation(Struct):
     bleu_literature: Score | None = None
 
 
-class _TestSet(Struct):
+class _TestSet(Struct, dict=True):
     float32: _Translation
     int8: _Translation
+    segments: dict[str, str]  # by metric: (N, 2 K) statistics of N segments in both precisions, as packed() has them
 
     def __post_init__(self) -> None:
-        scores = [
-            score for of in (self.float32, self.int8) for score in (of.bleu, of.chrf, of.bleu_literature) if score
-        ]
-        if {score.segments.shape[0] for score in scores} != {self.lines}:
-            raise ValueError("translations of a test set have different numbers of lines")
+        self.statistics  # noqa: B018  (refuses damaged numbers when a file is read)
 
-    @property
-    def lines(self) -> int:
-        """The number of segments."""
-        return self.float32.bleu.segments.shape[0]
+    @cached_property
+    def statistics(self) -> dict[str, dict[str, FloatArray]]:
+        """(N, K) statistics by metric and precision."""
+        return {
+            metric: dict(zip(PRECISIONS, np.hsplit(unpacked(text), len(PRECISIONS)), strict=True))
+            for metric, text in self.segments.items()
+        }
 
 
 class _Course(Struct):
@@ -150,21 +113,36 @@ def path_of(folder: Path, system: str, seed: int) -> Path:
     return folder / f"{system}_s{seed}.json"
 
 
-def scored(metrics: Mapping[str, Metric], hypotheses: Path, references: Path) -> dict[str, Score]:
-    """Return the scores of a translation by metric."""
+def packed(statistics: FloatArray) -> str:
+    """Return whole numbers as lines of text, one for each row, compressed by zlib and in base64."""
+    lines = (" ".join(map(str, row)) for row in statistics.astype(int).tolist())
+    return base64.b64encode(zlib.compress("\n".join(lines).encode("ascii"), 9)).decode("ascii")
+
+
+def unpacked(text: str) -> FloatArray:
+    """Return the rows of numbers that :func:`packed` was given."""
+    try:
+        return np.loadtxt(io.BytesIO(zlib.decompress(base64.b64decode(text))), ndmin=2)
+    except (ValueError, zlib.error) as error:
+        raise ValueError("the numbers of a score are damaged") from error
+
+
+def statistics_of(metric: Metric, hypotheses: Path, references: Path) -> FloatArray:
+    """Return the (N, K) statistics of a translation of N lines by a metric."""
     texts = zip(*read_parallel(hypotheses, references), strict=True)
     segments = [Segment("", line, (reference,)) for line, reference in texts]
-    found = {}
-    for name, metric in metrics.items():
-        rows = np.empty((len(segments), metric.width))
-        for part, numbers in metric.statistics(segments):
-            rows[list(part)] = numbers
-        score = round(float(metric.corpus(rows.sum(0))), 4)
-        found[name] = Score(score, metric.details(), Segments.pack(rows, 3 if name == "chrf" else 1))
-    return found
+    rows = np.empty((len(segments), metric.width))
+    for part, numbers in metric.statistics(segments):
+        rows[list(part)] = numbers
+    return rows
 
 
-def write(path: Path, result: Mapping[str, Any]) -> None:
+def score_of(metric: Metric, statistics: FloatArray) -> Score:
+    """Return the score of a translation with (N, K) statistics."""
+    return Score(round(float(metric.corpus(statistics.sum(0))), 4), metric.details())
+
+
+def write_result(path: Path, result: Mapping[str, Any]) -> None:
     """Write a result, whole or not at all, a part on each line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     parts = (f'"{name}": {json.dumps(part, ensure_ascii=False)}' for name, part in to_builtins(result).items())
@@ -177,8 +155,8 @@ def read(path: Path, study: Study) -> Result:
     right = path_of(path.parent, result.system, result.seed)
     if path != right:
         raise UsageError(f"{path} has the result of {right.stem}. Remove it, or rename it to {right.name}.")
-    translations = [each for of in result.test_sets.values() for each in (of.float32, of.int8)]
-    complete = study.literature is None or all(each.bleu_literature for each in translations)
+    metrics = study.metrics(result.data.target).keys()
+    complete = all(test_set.segments.keys() == metrics for test_set in result.test_sets.values())
     if not complete or (result.study, result.test_sets.keys()) != (study.name, study.test_sets.keys()):
         raise UsageError(f"{path} is of another study than {study.name}, or of other test sets. Move it elsewhere.")
     return result
@@ -186,18 +164,17 @@ def read(path: Path, study: Study) -> Result:
 
 def read_all(folder: Path, study: Study) -> dict[str, list[Result]]:
     """Return the results of a study's systems, by seed; systems without any are left out."""
-    found = {path: read(path, study) for path in sorted(folder.glob("*_s*.json"))}
-    if not found:
+    results = {path: read(path, study) for path in sorted(folder.glob("*_s*.json"))}
+    if not results:
         raise UsageError(f"{folder} has no results of this study. posnet-run study makes them.")
-    _refuse_mixture("data", found, lambda run: run.data)
-    _refuse_mixture("lines in their test sets", found, lambda run: [of.lines for of in run.test_sets.values()])
+    _refuse_mixture("data", results, lambda run: run.data)
     systems: dict[str, list[Result]] = {}
     for system in study.systems:
-        runs = {path: run for path, run in found.items() if run.system == system}
+        runs = {path: run for path, run in results.items() if run.system == system}
         _refuse_mixture("settings", runs, lambda run: run.settings)
         if runs:
             systems[system] = sorted(runs.values(), key=lambda run: run.seed)  # by path 10 comes before 2
-    for path, run in found.items():
+    for path, run in results.items():
         if run.system not in systems:
             raise UsageError(f"{path} is of a system that {study.name} does not have. Move it elsewhere.")
     return systems

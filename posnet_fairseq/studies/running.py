@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posnet_eval.metrics.base import Metric
+import numpy as np
+
+from posnet_eval.metrics.base import FloatArray, Metric
 from posnet_fairseq.runs import commands, parsers, training
 from posnet_fairseq.runs.command_stage import Work
 from posnet_fairseq.runs.comparison import MODEL, Model, decoding_speed, peak_memory
@@ -102,10 +104,10 @@ def run_study(settings: StudySettings) -> None:
         parts = shares(min(settings.jobs, len(todo)), todo[0])
         prepare_data(todo)
         _refuse_other_data(study, todo[0], settings)
-        do_all(todo, parts, then=lambda run, work: write_result(study, run, settings, work))
+        do_all(todo, parts, then=lambda run, work: measure_run(study, run, settings, work))
 
 
-def write_result(study: Study, run_settings: RunSettings, settings: StudySettings, work: Work) -> None:
+def measure_run(study: Study, run_settings: RunSettings, settings: StudySettings, work: Work) -> None:
     """Measure the model of a run whose stages are done, on one core, beside a run of the baseline; write the result."""
     if settings.dry_run:
         return
@@ -125,9 +127,9 @@ def write_result(study: Study, run_settings: RunSettings, settings: StudySetting
         "test_sets": translated(searching, metrics),
     }
     path = settings.result_of(run_settings)
-    results.write(path, result)
-    scores = (f"{name}: {found['float32']['bleu'].score:.1f} BLEU" for name, found in result["test_sets"].items())
-    work.report.say(f"{shown(path)}: {', '.join(scores)}")
+    results.write_result(path, result)
+    bleu = (f"{name}: {scores['float32']['bleu'].score:.1f} BLEU" for name, scores in result["test_sets"].items())
+    work.report.say(f"{shown(path)}: {', '.join(bleu)}")
 
 
 def chosen(study: Study, settings: StudySettings) -> list[tuple[str, int]]:
@@ -140,11 +142,11 @@ def chosen(study: Study, settings: StudySettings) -> list[tuple[str, int]]:
         parsers.check_known(option("only", name), name, study.systems)
     beyond = settings.seed and settings.only
     seeds = settings.seed or sorted({seed for name in systems for seed in study.systems[name].seeds})
-    found = [(name, seed) for seed in seeds for name in systems if beyond or seed in study.systems[name].seeds]
-    if not found:
+    runs = [(name, seed) for seed in seeds for name in systems if beyond or seed in study.systems[name].seeds]
+    if not runs:
         asked = ",".join(map(str, seeds))
         refuse("seed", asked, "the protocol has no run with it. Name systems with --only to go beyond the protocol.")
-    return found
+    return runs
 
 
 def run_of(study: Study, system: str, seed: int, settings: StudySettings) -> RunSettings:
@@ -182,34 +184,42 @@ def choose_beam(run: Run, beams: Sequence[int], bleu: Metric) -> tuple[int, dict
 
     BLEU by beam is returned beside it; none if there is one beam.
     """
-    found: dict[str, float] = {}
+    scores: dict[str, float] = {}
     if len(beams) == 1:
-        return beams[0], found
+        return beams[0], scores
     for beam in beams:
         output = f"valid.beam{beam}.{run.data.target}"
         searching = dataclasses.replace(run, settings=dataclasses.replace(run.settings, beam=beam))
         searching.translate_set(f"beam-{beam}", "valid", output)
-        found[str(beam)] = round(_scored(run, {"bleu": bleu}, output, "valid")["bleu"].score, 2)
-    return max(sorted(beams), key=lambda beam: found[str(beam)]), found
+        scores[str(beam)] = round(results.score_of(bleu, _statistics(run, bleu, output, "valid")).score, 2)
+    return max(sorted(beams), key=lambda beam: scores[str(beam)]), scores
 
 
-def _scored(run: Run, metrics: Mapping[str, Metric], output: str, name: str) -> dict[str, results.Score]:
-    reference = run.settings.data_folder / f"{name}.{run.data.target}"
-    return results.scored(metrics, run.settings.run / output, reference)
+def _statistics(run: Run, metric: Metric, output: str, name: str) -> FloatArray:
+    references = run.settings.data_folder / f"{name}.{run.data.target}"
+    return results.statistics_of(metric, run.settings.run / output, references)
 
 
 def translated(run: Run, metrics: Mapping[str, Metric]) -> dict[str, Any]:
-    """Return the scores of all test sets, in float32 and int8."""
-    found: dict[str, Any] = {name: {} for name in run.data.test_sets}
-    for name, of_test_set in found.items():
-        for precision, more in {"float32": {}, "int8": {"dtype": "int8"}}.items():
+    """Return the scores of all test sets, in float32 and int8, and the statistics of their segments."""
+    test_sets: dict[str, Any] = {}
+    for name in run.data.test_sets:
+        test_set: dict[str, Any] = {}
+        statistics: dict[str, list[FloatArray]] = {metric: [] for metric in metrics}
+        for precision, more in zip(results.PRECISIONS, ({}, {"dtype": "int8"}), strict=True):
             output, stage = f"{name}.{precision}.{run.data.target}", f"{stage_of('translate', name)}-{precision}"
             run.translate_set(stage, name, output, **more)
-            of_test_set[precision] = _scored(run, metrics, output, name) | {
+            test_set[precision] = {
                 "cpu_seconds": _cpu_seconds(Record(run.settings.run / f"{stage}.json")),
                 "sentences_per_second": decoding_speed(run.settings.run, stage),
             }
-    return found
+            for label, metric in metrics.items():
+                rows = _statistics(run, metric, output, name)
+                statistics[label].append(rows)
+                test_set[precision][label] = results.score_of(metric, rows)
+        segments = {label: results.packed(np.hstack(rows)) for label, rows in statistics.items()}
+        test_sets[name] = test_set | {"segments": segments}
+    return test_sets
 
 
 def _cpu_seconds(record: Record) -> float | None:
@@ -266,10 +276,10 @@ def cost_of(run: Run, baseline: RunSettings) -> dict[str, Any]:
     # Batches are those of a CPU, wherever the run was trained; a longer training costs no more for each update.
     tokens = run.settings.max_tokens or int(hyperparameters(run.settings.size)["max_tokens"])
     trainings = []
-    for each in (run.settings, baseline):
-        short = dataclasses.replace(each, updates=update_cost.UPDATES, max_tokens=tokens)
+    for settings in (run.settings, baseline):
+        short = dataclasses.replace(settings, updates=update_cost.UPDATES, max_tokens=tokens)
         trainings.append(commands.training(short, run.data, run.device, run.work.report).arguments)
     command = update_cost.measuring(out, *trainings)
     run.stage("cost", "train.json", out.name, command, {})
-    found: dict[str, Any] = loads(out.read_text(encoding="utf-8"))
-    return found
+    cost: dict[str, Any] = loads(out.read_text(encoding="utf-8"))
+    return cost

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from itertools import chain, groupby
+from operator import attrgetter
 
 from posnet_eval.inputs.plan import RESAMPLES, SEED, SYMBOLS
 from posnet_eval.report.wording import GAP, decimal, signed
@@ -82,9 +83,9 @@ def _marks(analysis: Analysis, system: str, test_set: str, metric: str) -> str:
     marks = ""
     for symbol, baseline in zip(SYMBOLS, analysis.baselines, strict=False):
         if system != baseline:
-            found = analysis.contrast(system, baseline, test_set, metric)
-            if found.p <= SIGNIFICANT:
-                marks += f"{symbol}{'↑' if found.value > 0 else '↓'}"
+            contrast = analysis.contrast(system, baseline, test_set, metric)
+            if contrast.p <= SIGNIFICANT:
+                marks += f"{symbol}{'↑' if contrast.value > 0 else '↓'}"
     return marks
 
 
@@ -136,16 +137,16 @@ def _claims(analysis: Analysis) -> str:
     rows = []
     claims = [claim for claim in analysis.study.claims if {claim.system, claim.other} <= set(analysis.systems)]
     for claim in claims:
-        found = analysis.contrast(claim.system, claim.other, test_set, "bleu")
+        contrast = analysis.contrast(claim.system, claim.other, test_set, "bleu")
         rows.append(
             [
                 f"{claim.says} ({claim.source})",
                 f"`{claim.system}` − `{claim.other}`",
-                signed(found.value, 1),
-                f"{signed(found.low, 1)} … {signed(found.high, 1)}",
-                "< .001" if found.p < 0.001 else f"{found.p:.3f}".removeprefix("0"),
+                signed(contrast.value, 1),
+                f"{signed(contrast.low, 1)} … {signed(contrast.high, 1)}",
+                "< .001" if contrast.p < 0.001 else f"{contrast.p:.3f}".removeprefix("0"),
                 signed(analysis.contrast(claim.system, claim.other, test_set, "chrf").value, 1),
-                verdict(claim, found, margin) if seeds_vary else "cannot say (one seed)",
+                verdict(claim, contrast, margin) if seeds_vary else "cannot say (one seed)",
             ]
         )
     foot = "Intervals and p include the variation over sentences only: no system has several seeds yet."
@@ -177,12 +178,10 @@ def _power(analysis: Analysis) -> str:
     for test_set in analysis.test_sets:
         for name, metric in analysis.metrics.items():
             spread = analysis.seed_variance(test_set, name).deviation
-            for (some, others), alike in groupby(sorted(pairs, key=seeds), seeds):
-                found = sorted(
-                    (analysis.contrast(*pair, test_set, name) for pair in alike), key=lambda each: each.error
-                )
-                middle = found[len(found) // 2]
-                cells = [analysis.title(test_set), metric.label, _number(spread, "{:.2f}"), f"{some} and {others}"]
+            for (first, second), alike in groupby(sorted(pairs, key=seeds), seeds):
+                contrasts = [analysis.contrast(*pair, test_set, name) for pair in alike]
+                middle = sorted(contrasts, key=attrgetter("error"))[len(contrasts) // 2]
+                cells = [analysis.title(test_set), metric.label, _number(spread, "{:.2f}"), f"{first} and {second}"]
                 rows.append([*cells, f"{middle.error:.2f}", _number(None if spread is None else middle.detectable)])
     table = _table(["test set", "metric", "σ over seeds", "seeds", "standard error", "detectable"], rows)
     return (
@@ -197,7 +196,7 @@ def _costs(analysis: Analysis) -> str:
         row = [
             f"`{system}`",
             f"{analysis.mean(system, lambda run: run.model.folder_bytes) / 2**20:.1f}",
-            _each(analysis, system, lambda run: run.search.beam),
+            _by_run(analysis, system, lambda run: run.search.beam),
         ]
         for precision in PRECISIONS:
             times = analysis.translation_seconds(system, test_set, precision)
@@ -213,7 +212,7 @@ def _costs(analysis: Analysis) -> str:
     )
 
 
-def _each(analysis: Analysis, system: str, figure: Callable[[Result], float | None], form: str = "{}") -> str:
+def _by_run(analysis: Analysis, system: str, figure: Callable[[Result], float | None], form: str = "{}") -> str:
     return " ".join(_number(figure(run), form) for run in analysis.results[system])
 
 
@@ -225,12 +224,12 @@ def _effort(analysis: Analysis) -> str:
     rows = [
         [
             f"`{system}`",
-            _each(analysis, system, lambda run: run.seed),
-            _each(analysis, system, lambda run: run.training.updates, "{:,}"),
-            _each(analysis, system, lambda run: run.training.best_update, "{:,}"),
-            _each(analysis, system, lambda run: run.training.attempts),
-            _each(analysis, system, lambda run: run.training.cost.relative if run.training.cost else None, "{:.2f}"),
-            _each(analysis, system, hours, "{:.2f}"),
+            _by_run(analysis, system, lambda run: run.seed),
+            _by_run(analysis, system, lambda run: run.training.updates, "{:,}"),
+            _by_run(analysis, system, lambda run: run.training.best_update, "{:,}"),
+            _by_run(analysis, system, lambda run: run.training.attempts),
+            _by_run(analysis, system, lambda run: run.training.cost.relative if run.training.cost else None, "{:.2f}"),
+            _by_run(analysis, system, hours, "{:.2f}"),
         ]
         for system in analysis.systems
     ]

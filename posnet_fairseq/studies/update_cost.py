@@ -60,12 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     place = rest.index(AGAINST)
     trainings = {"own": _training(rest[:place]), "other": _training(rest[place + 1 :])}
     seconds = interleaved(trainings, UPDATES, WARM_UP, time.process_time)
-    found = {
+    cost = {
         "relative": round(median_ratio(seconds["own"], seconds["other"]), 4),
         "other_seconds": round(statistics.median(seconds["other"]), 4),
         "updates": UPDATES,
     }
-    write_lines(Path(out), [json.dumps(found)])
+    write_lines(Path(out), [json.dumps(cost)])
 
 
 if __name__ == "__main__":

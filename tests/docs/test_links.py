@@ -11,7 +11,7 @@ DOCUMENTS = sorted(
     [
         *ROOT.glob("*.md"),
         *(ROOT / "docs").glob("*.md"),
-        *(ROOT / "docs/mixers").glob("*.md"),
+        *(ROOT / "docs").glob("*/*.md"),
         *ROOT.glob("recipes/*/*.md"),
     ]
 )

@@ -14,7 +14,7 @@ import pytest
 import sentencepiece
 
 from posnet_fairseq.shared.files import a_path, path_text
-from posnet_fairseq.studies.results import path_of, write
+from posnet_fairseq.studies.results import path_of, write_result
 from support import commands
 from support.hostile import Row, play, table
 from support.hostile_files import RAW, node
@@ -169,7 +169,7 @@ def world(world, tmp_path_factory):
         "test_sets: {test: {reference: text/test.yy, outputs: {a: text/test.xx}}}\n"
     )
     sizes = {"test": 40, "test1": 40}
-    write(path_of(folder / "results", "shaw", 1), result("convergence", "shaw", 1, 0.6, sizes))
+    write_result(path_of(folder / "results", "shaw", 1), result("convergence", "shaw", 1, 0.6, sizes))
     patch = pytest.MonkeyPatch()
     patch.chdir(folder)
     commands.run_program(patch, "posnet-precompute", "model.pt", "--out", "fast.pt")

@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-import msgspec
+import numpy as np
 import pytest
 import sacrebleu
 
@@ -60,7 +60,10 @@ def test_scores_ignore_case_if_the_dataset_does(tmp_path, lowercase):
     for name, lines in (("reference", references), ("found", found)):
         (tmp_path / name).write_text("\n".join(lines))
     metrics = protocol.read_study("convergence").metrics("de", lowercase)
-    scores = results.scored(metrics, tmp_path / "found", tmp_path / "reference")
+    scores = {
+        name: results.score_of(metric, results.statistics_of(metric, tmp_path / "found", tmp_path / "reference"))
+        for name, metric in metrics.items()
+    }
     assert scores["bleu"].score == pytest.approx(
         sacrebleu.corpus_bleu(found, [references], lowercase=lowercase).score, abs=1e-4
     )
@@ -133,7 +136,7 @@ def result(tmp_path, system="rposnet", seed=1, **changed):
     content = study_result("small", system, seed, 0.5, {"test": 3})
     run = running.run_of(study, system, seed, StudySettings.parsed({"study": "small"}))
     content["settings"] = running.protocol_of(study, run) | changed
-    results.write(results.path_of(tmp_path / "results", system, seed), content)
+    results.write_result(results.path_of(tmp_path / "results", system, seed), content)
 
 
 def test_what_has_a_result_is_not_made_again(made, tmp_path):
@@ -252,7 +255,8 @@ def test_a_run_leaves_its_result(tmp_path):
         of_test_set = found["test_sets"]["test"][precision]
         for metric, other in {"bleu": sacrebleu.corpus_bleu, "chrf": sacrebleu.corpus_chrf}.items():
             assert of_test_set[metric]["score"] == pytest.approx(other(lines, [references]).score, abs=1e-4)
-            statistics = msgspec.convert(of_test_set[metric]["segments"], results.Segments).unpack()
+            both = results.unpacked(found["test_sets"]["test"]["segments"][metric])
+            statistics = dict(zip(results.PRECISIONS, np.hsplit(both, 2), strict=True))[precision]
             assert len(statistics) == len(references)
             score = get_metric(metric, MetricOptions()).corpus(statistics.sum(0))
             assert score == pytest.approx(of_test_set[metric]["score"], abs=1e-4)

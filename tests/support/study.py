@@ -4,7 +4,7 @@ import numpy as np
 
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
-from posnet_fairseq.studies.results import Score, Segments
+from posnet_fairseq.studies.results import Score, packed
 
 UPDATES = [250, 500, 750, 1000]  # of validations
 
@@ -34,16 +34,17 @@ def result(study, system, seed, quality, sizes, rate=0.5):
     test_sets, signature = {}, {"nrefs": "1", "case": "mixed", "version": "0"}
     for place, (name, size) in enumerate(sizes.items()):
         lengths = np.random.default_rng(place).integers(1, 45, size)
-        test_sets[name] = {}
+        test_sets[name], both = {}, []
         for number, precision in enumerate(("float32", "int8")):
             generator = np.random.default_rng([seed, place, number, *system.encode()])
             counted = segments(generator, lengths, quality)
             test_sets[name][precision] = {
-                metric: Score(
-                    score_of(metric, numbers), signature, Segments.pack(numbers, 3 if metric == "chrf" else 1)
-                )
-                for metric, numbers in counted.items()
+                metric: Score(score_of(metric, numbers), signature) for metric, numbers in counted.items()
             } | {"cpu_seconds": 10.0 + number, "sentences_per_second": size / 10}
+            both.append(counted)
+        test_sets[name]["segments"] = {
+            metric: packed(np.hstack([counted[metric] for counted in both])) for metric in ("bleu", "chrf")
+        }
     perplexity = [round(40 / quality * 250 / update, 2) for update in UPDATES]
     return {
         **{"study": study, "system": system, "seed": seed, "settings": {}},
