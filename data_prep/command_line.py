@@ -118,7 +118,7 @@ def _add_recipe(parser: argparse.ArgumentParser, recipe: Recipe) -> None:
     text.add_argument("--drop-other-scripts", action="store_true", help=scripts)
 
 
-def check(options: argparse.Namespace) -> None:
+def check_options(options: argparse.Namespace) -> None:
     """Refuse options of a command line that are wrong by themselves."""
     if not options.list and options.dataset is None:
         raise UsageError("name a dataset, or give --list to see all of them.")

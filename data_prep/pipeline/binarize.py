@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from posnet_fairseq.shared.progress import Bar
-from posnet_fairseq.text.binary_format import write
+from posnet_fairseq.text.binary_format import write_binarized
 from posnet_fairseq.text.dictionary import Dictionary
 
 MULTIPLE = 8  # of the entries of a dictionary: fairseq's --padding-factor
@@ -42,7 +42,7 @@ def binarize(
         dictionary.save(folder / f"dict{ending}.txt")
         for name, prefix in prefixes.items():
             sentences = _encoded(Path(f"{prefix}{ending}"), dictionary, bar)
-            write(folder / f"{name}{pair}{ending}", sentences, len(dictionary))
+            write_binarized(folder / f"{name}{pair}{ending}", sentences, len(dictionary))
 
 
 def dictionary_of(texts: Iterable[Path], symbols: Iterable[str] = ()) -> Dictionary:

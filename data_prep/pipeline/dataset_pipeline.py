@@ -14,10 +14,12 @@ from posnet_data_prep.pipeline.binarize import binarize
 from posnet_data_prep.pipeline.lines import Columns, LineFunction, Rows, count_tokens, map_lines
 from posnet_data_prep.pipeline.sets import (
     DROPPED,
+    REPEATED,
     Segmenter,
-    compared_with_training,
     counts_of,
     dropped_pairs,
+    repeats,
+    shared_with_training,
     split,
     usual_scripts,
 )
@@ -223,8 +225,10 @@ class DatasetPipeline:
         counts = {name: counts_of(name, found) for name in divided}
         for name, paths in sources.items():
             counts[name] = self._map("apply", name, segmenter.segment, paths, targets_of(name), report)
-        for name, found in compared_with_training({name: self._paths(folder, name) for name in counts}).items():
-            counts[name] |= found
+        if repeated := int(repeats(self._paths(folder, "train.bpe")).sum()):  # as --drop-repeated compares them
+            counts["train"][REPEATED] = repeated
+        for name, shared in shared_with_training({name: self._paths(folder, name) for name in counts}).items():
+            counts[name] |= shared
         for name in counts:
             dropped = dropped_pairs(self.split.counts, counts[name])
             why_dropped = {f"{DROPPED}{why}": of for why, of in dropped.items()}
@@ -232,8 +236,7 @@ class DatasetPipeline:
         for name in set(self.subword_files.values()):
             shutil.copy2(self.learned.folder / name, folder / name)
         for path in self.read.folder.glob("*.documents"):
-            before = self.split.counts if path.stem == "train" else {}
-            if not dropped_pairs(before, counts[path.stem]):  # else the lines have other numbers
+            if counts[path.stem]["lines"] == self._lines(path.stem):  # else the lines have other numbers
                 shutil.copy2(path, folder / path.name)
         return counts
 

@@ -230,7 +230,7 @@ def restoration(folder: Path, pipeline: DatasetPipeline) -> dict[str, dict[str, 
     return found
 
 
-def sentences(
+def losses_in_words(
     restored: Mapping[str, Mapping[str, Restored]], lines: Mapping[str, int], lowercase: bool, normal_form: str
 ) -> Iterator[str]:
     """Yield sentences, without periods, about the sets that lost something: the test sets, if there are any.
