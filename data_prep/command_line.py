@@ -23,7 +23,7 @@ from posnet_fairseq.text.languages import TAG, code_of, tag_of
 
 MOST = 10**9  # of anything that is counted
 # The least of each number that may be given.
-LEAST = {"pieces": 3, "merges": 1, "min_length": 1, "max_length": 1, "max_ratio": 1, "valid_every": 2}
+LEAST = {"pieces": 3, "merges": 1, "min_length": 1, "max_length": 1, "max_ratio": 1, "valid_every": 2, "join": 2}
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -112,13 +112,18 @@ def _add_recipe(parser: argparse.ArgumentParser, recipe: Recipe) -> None:
     every = "every N-th training pair goes to the validation set"
     every += f" (default: {recipe.valid_every})" if recipe.valid_every else ""
     text.add_argument("--valid-every", type=int, metavar="N", help=every)
+    join = (
+        "join neighboring pairs to long ones: 1 to K in training and validation set, K in a copy of each test set; "
+        "subwords and dictionaries are those of the single sentences"
+    )
+    text.add_argument("--join", type=int, metavar="K", help=join)
     text.add_argument("--drop-repeated", action="store_true", help="drop training pairs that equal an earlier one")
     text.add_argument("--drop-copies", action="store_true", help="drop training pairs whose sides are equal")
     scripts = "drop training pairs with a side that has letters, but none of its language's script"
     text.add_argument("--drop-other-scripts", action="store_true", help=scripts)
 
 
-def check(options: argparse.Namespace) -> None:
+def check_options(options: argparse.Namespace) -> None:
     """Refuse options of a command line that are wrong by themselves."""
     if not options.list and options.dataset is None:
         raise UsageError("name a dataset, or give --list to see all of them.")

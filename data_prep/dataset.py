@@ -36,6 +36,7 @@ class Recipe:
     drop_repeated: bool = False  # training pairs that equal an earlier one
     drop_copies: bool = False  # training pairs of equal sides
     drop_other_scripts: bool = False  # training pairs with a side whose letters are all of another script
+    join: int = 1  # sentences that are joined to a line, at most, when subwords and dictionaries are there
 
 
 # For sentence pairs of one's own.

@@ -13,7 +13,7 @@ from posnet_data_prep.command_line import Preparation
 from posnet_data_prep.dataset import Recipe
 from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
-from posnet_data_prep.pipeline.publish import publish, published_before, sentences
+from posnet_data_prep.pipeline.publish import losses_in_words, publish, published_before
 from posnet_data_prep.pipeline.sets import LONGEST_WORD
 from posnet_data_prep.sources.download import URL_STARTS, Downloads
 from posnet_fairseq.shared.common_options import parsed_by
@@ -95,7 +95,7 @@ def report_result(out: Path, stages: Path, asked: Preparation, report: ProgressR
             report.say(f"  {count:>{width},}  {_REASONS[reason]}")
     lowercase = any(words.is_lowercase for words in card.words.values())
     normal_form = "".join(words.normal_form for words in card.words.values())
-    for sentence in sentences(card.restored or {}, card.sentences or {}, lowercase, normal_form):
+    for sentence in losses_in_words(card.restored or {}, card.sentences or {}, lowercase, normal_form):
         report.say(f"{sentence}.")
     for note in card.notes or []:
         report.say(f"note: {note}.")
@@ -105,7 +105,7 @@ def report_result(out: Path, stages: Path, asked: Preparation, report: ProgressR
 @parsed_by(command_line.make_parser)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-prepare."""
-    command_line.check(options)
+    command_line.check_options(options)
     if options.list or options.dry_run:
         check_stdout()
     report = ProgressReporter()

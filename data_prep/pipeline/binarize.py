@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from posnet_fairseq.shared.progress import Bar
-from posnet_fairseq.text.binary_format import write
+from posnet_fairseq.text.binary_format import write_binarized
 from posnet_fairseq.text.dictionary import Dictionary
 
 MULTIPLE = 8  # of the entries of a dictionary: fairseq's --padding-factor
@@ -24,25 +24,27 @@ def binarize(
     bar: Bar,
     dictionaries: Sequence[Path] = (),
     symbols: Sequence[str] = (),
+    training: Path | None = None,
 ) -> None:
     """Write dictionaries and the sets in ``PREFIX.LANGUAGE``; without languages, a prefix is a file.
 
-    A joined dictionary has all `symbols`, in the training text or not. The bar advances by the tokens that are written.
+    A joined dictionary has all `symbols`, in the training text or not. The text of dictionaries has the prefix
+    `training`, by default that of the training set. The bar advances by the tokens that are written.
     """
     endings = [f".{language}" for language in languages] or [""]
-    training = [Path(f"{prefixes['train']}{ending}") for ending in endings]
+    texts = [Path(f"{training or prefixes['train']}{ending}") for ending in endings]
     if dictionaries:
         chosen = [Dictionary.load(path) for path in dictionaries]
     elif joined:
-        chosen = [dictionary_of(training, symbols)] * len(endings)
+        chosen = [dictionary_of(texts, symbols)] * len(endings)
     else:
-        chosen = [dictionary_of([text]) for text in training]
+        chosen = [dictionary_of([text]) for text in texts]
     pair = f".{'-'.join(languages)}" if languages else ""
     for ending, dictionary in zip(endings, chosen, strict=True):
         dictionary.save(folder / f"dict{ending}.txt")
         for name, prefix in prefixes.items():
             sentences = _encoded(Path(f"{prefix}{ending}"), dictionary, bar)
-            write(folder / f"{name}{pair}{ending}", sentences, len(dictionary))
+            write_binarized(folder / f"{name}{pair}{ending}", sentences, len(dictionary))
 
 
 def dictionary_of(texts: Iterable[Path], symbols: Iterable[str] = ()) -> Dictionary:

@@ -1,9 +1,11 @@
 """The stages from plain text to a dataset: tokenize, split, learn, apply, binarize."""
 
+import random
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +16,18 @@ from posnet_data_prep.pipeline.binarize import binarize
 from posnet_data_prep.pipeline.lines import Columns, LineFunction, Rows, count_tokens, map_lines
 from posnet_data_prep.pipeline.sets import (
     DROPPED,
+    REPEATED,
     Segmenter,
-    compared_with_training,
     counts_of,
     dropped_pairs,
+    repeats,
+    shared_with_training,
     split,
     usual_scripts,
 )
 from posnet_data_prep.pipeline.subwords import MODEL, count_words, learn_merges, learn_pieces, subword_files
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.shared.stages import PROGRESS, FolderStage
@@ -83,8 +88,8 @@ class Vocabulary:
 class DatasetPipeline:
     """The stages of a dataset after the one that reads its text, by a recipe or with the vocabulary of another dataset.
 
-    The stage ``text`` has files SET.LANGUAGE and SET.bpe.LANGUAGE, the sets before they become binary; ``goal`` is the
-    last stage.
+    The stage ``text`` has files SET.LANGUAGE and SET.bpe.LANGUAGE, the sets before they become binary; ``applied``
+    likewise, before sentences are joined, if they are; ``goal`` is the last stage.
     """
 
     def __init__(
@@ -126,9 +131,13 @@ class DatasetPipeline:
         texts = (read, self._tokenized)
         self.split = stage("split", 0.02, self._divide, division, texts)
         self.learned = stage("learn", 0.001, self._learn, {"subwords": recipe.subwords} | size, (self.split,), package)
-        self.text = stage("apply", 2.3, self._apply, after_split, (*texts, self.split, self.learned), package)
-        self.goal = stage("binarise", 0.4, self._binarize, dictionaries, (self.text,))
-        self.stages: list[FolderStage] = [*read.after, *texts, self.split, self.learned, self.text, self.goal]
+        self.applied = stage("apply", 2.3, self._apply, after_split, (*texts, self.split, self.learned), package)
+        last = [self.applied]
+        if recipe.join > 1:
+            last += [stage("join", 2.4, self._join, {"join": recipe.join}, (self.applied,), package)]
+        self.text = last[-1]
+        self.goal = stage("binarise", 0.4, self._binarize, dictionaries, tuple(last))
+        self.stages: list[FolderStage] = [*read.after, *texts, self.split, self.learned, *last, self.goal]
 
     def _paths(self, folder: Path, name: str) -> list[Path]:
         return [folder / f"{name}.{language}" for language in self.languages]
@@ -153,10 +162,14 @@ class DatasetPipeline:
         sources: list[Path],
         targets: list[Path],
         report: ProgressReporter,
+        lines: int | None = None,
     ) -> Counts:
-        """Write files of a set that a function makes of the lines of others; return its counts."""
+        """Write files of a set that a function makes of the lines of others, as many as were read unless it is given.
+
+        Return its counts.
+        """
         note = targets[0].with_name(f"{name}{PROGRESS}")
-        with report.stage(f"{what} {name}", total=self._lines(name)) as bar:
+        with report.stage(f"{what} {name}", total=self._lines(name) if lines is None else lines) as bar:
             return dict(map_lines(function, sources, targets, self._processes, bar, note))
 
     def _tokenize(self, folder: Path, report: ProgressReporter) -> Counts:
@@ -165,17 +178,18 @@ class DatasetPipeline:
             sizes["valid"] = sizes["train"] // self.recipe.valid_every
         for name in sizes:  # refused before the work
             self._refuse_empty(name, sizes[name], sizes)
-        # Only the test set is treated as text to be translated is; the training text stays as it is.
-        of_text = _splitter(self.tokenizers)
-        of_training = _splitter(
-            [structs.replace(tokenizer, straighten_apostrophes=False) for tokenizer in self.tokenizers]
-        )
         counts: Counts = {}
         for name in self._sets():
-            function = of_text if name.startswith("test") else of_training
             sources, targets = self._paths(self.read.folder, name), self._paths(folder, name)
-            counts[name] = self._map("tokenize", name, function, sources, targets, report)
+            counts[name] = self._map("tokenize", name, self._splitter_of(name), sources, targets, report)
         return counts
+
+    def _splitter_of(self, name: str) -> LineFunction:
+        """Return the function that tokenizes lines of each language of a set."""
+        if name.startswith("test"):
+            return _splitter(self.tokenizers)
+        # Only test sets are treated as text to be translated is; the training text stays as it is.
+        return _splitter([structs.replace(tokenizer, straighten_apostrophes=False) for tokenizer in self.tokenizers])
 
     def _divide(self, folder: Path, report: ProgressReporter) -> Counts:
         with report.stage("split", total=self._lines("train")) as bar:
@@ -223,8 +237,10 @@ class DatasetPipeline:
         counts = {name: counts_of(name, found) for name in divided}
         for name, paths in sources.items():
             counts[name] = self._map("apply", name, segmenter.segment, paths, targets_of(name), report)
-        for name, found in compared_with_training({name: self._paths(folder, name) for name in counts}).items():
-            counts[name] |= found
+        if repeated := int(repeats(self._paths(folder, "train.bpe")).sum()):  # as --drop-repeated compares them
+            counts["train"][REPEATED] = repeated
+        for name, shared in shared_with_training({name: self._paths(folder, name) for name in counts}).items():
+            counts[name] |= shared
         for name in counts:
             dropped = dropped_pairs(self.split.counts, counts[name])
             why_dropped = {f"{DROPPED}{why}": of for why, of in dropped.items()}
@@ -232,10 +248,43 @@ class DatasetPipeline:
         for name in set(self.subword_files.values()):
             shutil.copy2(self.learned.folder / name, folder / name)
         for path in self.read.folder.glob("*.documents"):
-            before = self.split.counts if path.stem == "train" else {}
-            if not dropped_pairs(before, counts[path.stem]):  # else the lines have other numbers
+            if counts[path.stem]["lines"] == self._lines(path.stem):  # else the lines have other numbers
                 shutil.copy2(path, folder / path.name)
         return counts
+
+    @property
+    def joined_tests(self) -> dict[str, str]:
+        """The name of the joined copy of each test set; fairseq numbers test sets."""
+        tests = [name for name in self.applied.counts if name.startswith("test")]
+        return {name: f"test{number}" for number, name in enumerate(tests, start=len(tests))}
+
+    def _join(self, folder: Path, report: ProgressReporter) -> Counts:
+        """Write the sets with joined sentences, tokenized as the long lines that they are, and single test sets."""
+        copied, most = self.joined_tests, self.recipe.join
+        counts: Counts = {}
+        subwords = self.subwords(self.applied.folder)
+        for name in set(self.subword_files.values()):
+            shutil.copy2(self.applied.folder / name, folder / name)
+        for name in copied:
+            for path in (*self._paths(self.applied.folder, name), *self._paths(self.applied.folder, f"{name}.bpe")):
+                shutil.copy2(path, folder / path.name)
+        joined = {name: copied.get(name, name) for name in self.applied.counts}
+        for name, target in joined.items():
+            long_texts = self._paths(folder, target)
+            for path, long_text in zip(self._paths(self.applied.folder, name), long_texts, strict=True):
+                with open(path, encoding="utf-8", newline="\n") as text:
+                    write_lines(long_text, joined_lines(text, most, drawn=name not in copied))
+            split_words = self._splitter_of(target)
+
+            def split_long(rows: Rows, split_words: LineFunction = split_words) -> tuple[Columns, Counter[str]]:
+                words, _ = split_words(rows)
+                columns = [list(map(pieces.split, side)) for pieces, side in zip(subwords, words, strict=True)]
+                return columns, count_tokens(self.languages, columns)
+
+            tokens, lines = self._paths(folder, f"{target}.bpe"), self.applied.counts[name]["lines"]
+            counts[target] = self._map("join", target, split_long, long_texts, tokens, report, lines)
+        single = {name: self.applied.counts[name] for name in copied}
+        return {name: counts[name] for name in counts if name not in copied.values()} | single | counts
 
     def _binarize(self, folder: Path, report: ProgressReporter) -> Counts:
         counts = self.text.counts
@@ -245,7 +294,8 @@ class DatasetPipeline:
         with report.stage("binarize", "tokens", tokens) as bar:
             given = self._like.dictionaries if self._like else ()
             symbols = SentencePieces(self.text.folder / MODEL).pieces if self._lossless else ()
-            binarize(folder, prefixes, languages, self._joined, bar, given, symbols)
+            training = self.applied.folder / prefixes["train"].name
+            binarize(folder, prefixes, languages, self._joined, bar, given, symbols, training)
         return {}
 
     def _refuse_empty(self, name: str, lines: int, counts: Counts) -> None:
@@ -256,6 +306,13 @@ class DatasetPipeline:
             checked += ["--valid-every"] * bool(self.recipe.valid_every)
             more = f", and {' and '.join(checked)}" if checked else ""
             raise UsageError(f"no sentences are left in the {name} set ({reasons}). Check the text{more}.")
+
+
+def joined_lines(lines: Iterable[str], most: int, drawn: bool) -> Iterator[str]:
+    """Yield neighboring lines joined by spaces: `most` to a line, or, drawn by a fixed seed, 1 to `most`."""
+    rng, rest = random.Random(1), iter(lines)
+    while group := list(islice(rest, rng.randint(1, most) if drawn else most)):
+        yield " ".join(filter(None, (line.removesuffix("\n") for line in group)))
 
 
 def _splitter(tokenizers: Sequence[Tokenizer]) -> LineFunction:

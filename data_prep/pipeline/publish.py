@@ -131,7 +131,11 @@ def _describe(card: DatasetCard, pipeline: DatasetPipeline) -> None:
     counts, read, split = pipeline.text.counts, pipeline.read.counts, pipeline.split.counts
     card.sentences = {name: of_set["lines"] for name, of_set in counts.items()}
     if split:
-        card.dropped = dropped_pairs(split, *counts.values()) or None
+        card.dropped = dropped_pairs(split, *pipeline.applied.counts.values()) or None
+    if (most := pipeline.recipe.join) > 1:
+        single, card.dataset = card.test_sets or {"test": "as given"}, f"{card.dataset}.join{most}"
+        joined = {copy: f"{single[name]}, joined by {most}" for name, copy in pipeline.joined_tests.items()}
+        card.test_sets = single | joined if joined else None
     archives = card.archives or {}
     for name, digest in read.get("digests", {}).items():
         archives[name]["digest"] = digest
@@ -142,7 +146,7 @@ def _notes(pipeline: DatasetPipeline) -> Iterator[str]:
     """Yield sentences on the text, without periods."""
     is_pair = len(pipeline.languages) == 2
     unit = "pairs" if is_pair else "lines"
-    of_subwords, recipe, counts = pipeline.learned.counts, pipeline.recipe, pipeline.text.counts
+    of_subwords, recipe, counts = pipeline.learned.counts, pipeline.recipe, pipeline.applied.counts
     if "pieces" in of_subwords:
         learned_of = [(recipe.pieces, of_subwords["pieces"], "pieces")]
     else:
@@ -230,7 +234,7 @@ def restoration(folder: Path, pipeline: DatasetPipeline) -> dict[str, dict[str, 
     return found
 
 
-def sentences(
+def losses_in_words(
     restored: Mapping[str, Mapping[str, Restored]], lines: Mapping[str, int], lowercase: bool, normal_form: str
 ) -> Iterator[str]:
     """Yield sentences, without periods, about the sets that lost something: the test sets, if there are any.

@@ -162,15 +162,13 @@ def _hashes(paths: Sequence[Path]) -> NDArray[np.int64]:
         return np.fromiter(map(hash, rows), np.int64)
 
 
-def compared_with_training(sets: Mapping[str, Sequence[Path]]) -> dict[str, dict[str, Any]]:
-    """Return counts, without zeros, of the rows of each set that the training set, which may be large, has too.
+def shared_with_training(sets: Mapping[str, Sequence[Path]]) -> dict[str, dict[str, Any]]:
+    """Return counts, without zeros, of the rows of each other set that are in the training set, which may be large.
 
-    Of the training set itself these are rows that equal an earlier one. Of the other sets they are rows that are in the
-    training set, and rows whose source alone is, apart from case and punctuation, with an example.
+    Counted are also rows whose source alone is there, apart from case and punctuation, with an example.
     """
-    training = _hashes(sets["train"])
-    different = np.unique(training)
-    found: dict[str, dict[str, Any]] = {"train": {REPEATED: len(training) - len(different)}}
+    training = np.unique(_hashes(sets["train"]))
+    found: dict[str, dict[str, Any]] = {}
     sources = {name: list(_sources(paths[0])) for name, paths in sets.items() if name != "train"}
     wanted = set().union(*sources.values()) - {hash(b"")}
     first: dict[int, int] = {}  # number of the first line of the training set with a source
@@ -178,7 +176,7 @@ def compared_with_training(sets: Mapping[str, Sequence[Path]]) -> dict[str, dict
         if source in wanted:
             first.setdefault(source, number)
     for name, of_set in sources.items():
-        is_there = np.isin(_hashes(sets[name]), different)
+        is_there = np.isin(_hashes(sets[name]), training)
         others = [index for index, source in enumerate(of_set) if source in first and not is_there[index]]
         found[name] = {IN_TRAINING: int(is_there.sum()), SOURCE_IN_TRAINING: len(others)}
         for index in others[:1]:

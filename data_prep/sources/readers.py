@@ -20,7 +20,7 @@ from posnet_fairseq.shared.files import check_file, is_blank, iterate_lines, wri
 from posnet_fairseq.shared.progress import ProgressReporter, shown
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.shared.stages import FolderStage
-from posnet_fairseq.text.plain import PlainText, columns_of_text, iterate_text, segments
+from posnet_fairseq.text.plain import PlainText, columns_of_text, is_markup, iterate_text, segments
 
 COMPRESSION = 3.5  # bytes of text for each byte of a compressed file, about
 PARTS = 20  # of a text without validation and test set, each becomes one part
@@ -163,17 +163,23 @@ def _told(shift: Shift, paths: Sequence[Path]) -> str:
     names = [shown(path.name) for path in paths]
     if len(names) == 1:
         names = [f"the {column} column of {names[0]}" for column in ("first", "second")]
+    unit, other = _unit(paths[0]), _unit(paths[-1])
     return (
-        f"line {shift.first:,} of {names[0]} looks shifted: it seems to belong to line "
-        f"{shift.first + shift.offset:,} of {names[1]}, and so on to about line {shift.last:,}. Near the first of them "
-        "one of the two lacks a line or has one too many"
+        f"{unit} {shift.first:,} of {names[0]} looks shifted: it seems to belong to {other} "
+        f"{shift.first + shift.offset:,} of {names[1]}, and so on to about {unit} {shift.last:,}. Near the first of "
+        f"them one of the two lacks a {unit} or has one too many"
     )
+
+
+def _unit(path: Path) -> str:
+    """Return what the numbers of a file's sentences count."""
+    return "segment" if is_markup(path) else "line"
 
 
 def add_oddities(odd: dict[str, dict[str, Any]], oddities: Oddities, path: Path) -> None:
     """Add what was found in a file to counts by kind: ``lines``, and ``first``, the first one with its number."""
     for kind, found in oddities.found.items():
-        first = f"line {found['number']:,} of {shown(path.name)}: {found['text']}"
+        first = f"{_unit(path)} {found['number']:,} of {shown(path.name)}: {found['text']}"
         odd.setdefault(kind, {"lines": 0, "first": first})["lines"] += found["lines"]
 
 

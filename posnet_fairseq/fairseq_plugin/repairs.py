@@ -31,7 +31,7 @@ from posnet_fairseq.inference.checkpoints import data_types
 from posnet_fairseq.inference.weights import MIXERS
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import end_orphan, has_semaphores
-from posnet_fairseq.text.binary_format import check
+from posnet_fairseq.text.binary_format import lengths_and_type
 from posnet_fairseq.text.dictionary import Dictionary, dictionary_file
 from posnet_fairseq.text.pipeline import check_dictionary
 
@@ -71,7 +71,7 @@ def check_data_when_it_is_loaded(make: Callable, path: str, impl: str, *args: An
     this when fairseq compares the index with the size of the data file.
     """
     if impl in ("cached", "lazy", "mmap") and indexed_dataset.IndexedDataset.exists(path):
-        sizes, _ = check(path)
+        sizes, _ = lengths_and_type(path)
         if sizes is not None and impl != "mmap":
             raise UsageError(f"--dataset-impl {impl}: {path} was binarized as mmap. Leave the option out.")
         if sizes is not None and not len(sizes):

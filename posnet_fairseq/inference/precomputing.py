@@ -11,7 +11,7 @@ from posnet_fairseq.inference.stored_energies import is_precomputed, mixers_with
 from posnet_fairseq.inference.weights import MIXERS
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.shared.errors import UsageError, about, flag
-from posnet_fairseq.text.binary_format import check
+from posnet_fairseq.text.binary_format import lengths_and_type
 
 
 def write_precomputed(
@@ -81,7 +81,7 @@ def _check_length(length: int, state: State, data: str | None) -> None:
 def _longest_sentences(folder: str) -> dict[str, int]:
     """Return the length of the longest sentence in each side of each set but the training set, by name of file."""
     sets = sorted(path.with_suffix("") for path in Path(folder).glob("*.*-*.*.idx"))
-    sizes = {str(path): check(path)[0] for path in sets if not path.name.startswith("train")}
+    sizes = {str(path): lengths_and_type(path)[0] for path in sets if not path.name.startswith("train")}
     return {name: int(of_set.max()) for name, of_set in sizes.items() if of_set is not None and len(of_set)}
 
 

@@ -22,7 +22,7 @@ _MOST_IN_16_BITS = 65_500  # entries of a dictionary whose ids fairseq writes as
 _HEADER = 26  # bytes of the memory-mapped format: name, version, type of numbers, number of sentences
 
 
-def check(path: str | Path) -> tuple[np.ndarray | None, np.dtype | None]:
+def lengths_and_type(path: str | Path) -> tuple[np.ndarray | None, np.dtype | None]:
     """Return (N,) lengths of sentences in tokens, end symbol included, and the type of the ids, of a checked file pair.
 
     Index and data are checked against each other. Old formats do not tell lengths and type: both are None.
@@ -60,7 +60,7 @@ def read_tokens(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
 
     Every sentence ends with the end symbol. The ids are read from the disk when they are used.
     """
-    sizes, kind = check(path)
+    sizes, kind = lengths_and_type(path)
     if sizes is None or kind is None or kind.kind == "f":
         raise UsageError(
             f"{path}.idx is not of the memory-mapped format. Binarize the text again, with --dataset-impl mmap."
@@ -69,7 +69,7 @@ def read_tokens(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
     return tokens, sizes
 
 
-def write(stem: Path, parts: Iterable[Sequence[Sequence[int]]], words: int) -> None:
+def write_binarized(stem: Path, parts: Iterable[Sequence[Sequence[int]]], words: int) -> None:
     """Write one side of a set, ``STEM.bin`` and ``STEM.idx``, as fairseq-preprocess does.
 
     Args:

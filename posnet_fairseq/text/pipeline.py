@@ -3,7 +3,6 @@
 import hashlib
 import shutil
 from pathlib import Path
-from typing import Any
 
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import read_small
@@ -118,31 +117,36 @@ def choose_pipeline(
     """
     if pretokenized:
         return TextPipeline()
-    if not (given := sentencepiece_model or bpe_codes):
-        return pipeline_of(folder, languages)
-    pieces: Subwords = SentencePieces(given) if sentencepiece_model else Merges(given)
-    if _is_of_card(given, folder, languages, "sentencepiece_model" if sentencepiece_model else "bpe_codes"):
+    if (pieces := _other_subwords(folder, languages, bpe_codes, sentencepiece_model)) is None:
         return pipeline_of(folder, languages)
     source, target = (Tokenizer(language, pieces.tokenizer) for language in languages)
     return Pipeline(source, target, pieces, pieces)
 
 
-def _is_of_card(given: str | Path, folder: str | Path, languages: tuple[str, str], name: str) -> bool:
-    """Return whether a file of subwords, given by an option, is one that the card in a folder names for languages.
+def _other_subwords(
+    folder: str | Path,
+    languages: tuple[str, str],
+    bpe_codes: str | Path | None,
+    sentencepiece_model: str | Path | None,
+) -> Subwords | None:
+    """Return the subwords that an option gives; None if there are none, or they are those of the card in the folder.
 
-    A file that differs from those is refused; without a card of these languages, any may be given.
+    A file that differs from those of the card is refused; without a card of these languages, any may be given.
     """
+    if not (path := sentencepiece_model or bpe_codes):
+        return None
+    pieces = SentencePieces(path) if sentencepiece_model else Merges(path)
     card = DatasetCard.read_if_whole(folder)
     is_of_others = bool(card.words) and not set(languages) <= {card.source_lang, card.target_lang}
     if is_of_others or not card.subword_files:
-        return False
-    there = [path for each in card.subword_files if (path := Path(folder, each)).is_file()]
-    if digest(given) in {*map(digest, there), *map(card.hash_of, card.subword_files)}:
-        return True
+        return pieces
+    files = filter(Path.is_file, (Path(folder, name) for name in card.subword_files))
+    if digest(path) in {*map(digest, files), *map(card.hash_of, card.subword_files)}:
+        return None
     raise UsageError(
-        f"{option(name, given)} is not {' or '.join(sorted(card.subword_files))}, which {Path(folder, CARD)} says that "
-        f"the text was split by. Leave the option out, or give a directory with the dictionaries and without {CARD} by "
-        f"{option('data')}."
+        f"{option('sentencepiece_model' if sentencepiece_model else 'bpe_codes', path)} is not "
+        f"{' or '.join(sorted(card.subword_files))}, which {Path(folder, CARD)} says that the text was split by. Leave "
+        f"the option out, or give a directory with the dictionaries and without {CARD} by {option('data')}."
     )
 
 
@@ -168,27 +172,31 @@ def check_dictionary(folder: str | Path, language: str) -> None:
         companion(Path(folder, CARD), name, card)
 
 
-def write_rules(folder: Path, data: Path, languages: tuple[str, str], **text: Any) -> None:
+def write_rules(
+    folder: Path,
+    data: Path,
+    languages: tuple[str, str],
+    pretokenized: bool = False,
+    bpe_codes: str | Path | None = None,
+    sentencepiece_model: str | Path | None = None,
+) -> None:
     """Write a card with what translation needs of it, and the files of subwords that it names.
 
     Nothing is written for text that is tokens already. Arguments are those of :func:`choose_pipeline`.
     """
-    chosen = choose_pipeline(data, languages, **text)
-    if not isinstance(chosen, Pipeline):
+    if pretokenized:
         return
-    rules, card = DatasetCard(source_lang=languages[0], target_lang=languages[1]), DatasetCard()
-    kind, given = next(
-        ((name, text[name]) for name in ("bpe_codes", "sentencepiece_model") if text.get(name)), ("", "")
-    )
-    if given and not _is_of_card(given, data, languages, kind):
-        rules.words = dict(zip(languages, (chosen.source, chosen.target), strict=True))
-        files: FileNames = str(Path(given).absolute())
+    if pieces := _other_subwords(data, languages, bpe_codes, sentencepiece_model):
+        card = DatasetCard(words={language: Tokenizer(language, pieces.tokenizer) for language in languages})
+        files: FileNames = str(Path(sentencepiece_model or bpe_codes or "").absolute())
+        has_merges = isinstance(pieces, Merges)
     else:
+        pipeline_of(data, languages)  # refuses a card that lacks something
         card = DatasetCard.read(data)
-        rules.dataset, rules.usual_length = card.dataset, card.usual_length
-        rules.words = {language: card.words[language] for language in languages if card.words}
-        files = card.bpe_codes or card.sentencepiece_model or {}
-    has_merges = kind == "bpe_codes" or bool(card.bpe_codes)
+        files, has_merges = card.bpe_codes or card.sentencepiece_model or "", bool(card.bpe_codes)
+    rules = DatasetCard(card.dataset, source_lang=languages[0], target_lang=languages[1])
+    rules.words = {language: card.words[language] for language in languages if card.words}
+    rules.usual_length = card.usual_length
 
     def copied(path: str, ending: str = "") -> str:
         name = f"codes{ending}.bpe" if has_merges else f"sentencepiece{ending}.model"
@@ -196,6 +204,6 @@ def write_rules(folder: Path, data: Path, languages: tuple[str, str], **text: An
         rules.files[name] = {"sha256": digest(folder / name)}
         return name
 
-    files = copied(files) if isinstance(files, str) else {each: copied(files[each], f".{each}") for each in languages}
-    rules.bpe_codes, rules.sentencepiece_model = (files, None) if has_merges else (None, files)
+    names = copied(files) if isinstance(files, str) else {tag: copied(files[tag], f".{tag}") for tag in languages}
+    rules.bpe_codes, rules.sentencepiece_model = (names, None) if has_merges else (None, names)
     rules.save(folder)

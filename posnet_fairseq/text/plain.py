@@ -23,10 +23,10 @@ _OPENED = re.compile(r"<seg(?=[\s>])", re.I)
 _SEGMENT = re.compile(r"<seg(?:\s[^>]*)?>(.*?)</seg>", re.I)
 # Elements that tell several texts in a file apart; of <doc>, whose other attributes vary, by its system.
 _TEXT = re.compile(r"<(src|ref|hyp|tuv)\b([^>]*)>|<doc\b[^>]*\bsysid=(\"[^\"]*\"|[^\s>]+)", re.I)
-_ENTITY = re.compile(r"&(?:quot|apos|amp|lt|gt|#\d+|#x[0-9a-f]+);", re.I)
+_XML_ENTITY = re.compile(r"&(?:quot|apos|amp|lt|gt|#\d+|#x[0-9a-f]+);", re.I)  # that XML itself defines
+_HTML_ENTITY = re.compile(r"&(?:[a-z]\w+|#\d+|#x[0-9a-f]+);", re.I)
 _NUMBER = re.compile(r"\s*[-+]?(\d+([.,]\d*)?|[.,]\d+)(e[-+]?\d+)?\s*", re.I)
 _ADDRESS = re.compile(r"\s*\w+://\S+\s*")
-_ENTITIES = re.compile(r"&(?:[a-z]\w+|#\d+|#x[0-9a-f]+);", re.I)
 # What posnet-translate prints with --nbest, --per-token and --print-alignment (posnet_fairseq.inference.translation).
 _BAR = " ||| "
 _SCORE = re.compile(r"-?\d+\.\d{6}|-?inf|nan")
@@ -50,6 +50,12 @@ _NOT_TEXT: dict[str, Callable[[str], object]] = {
 def iterate_text(path: str | Path) -> Iterator[str]:
     """Yield the lines of a text as they are asked for, see :func:`iterate_lines` and :func:`plain_lines`."""
     return plain_lines(iterate_lines(path), input_name(path))
+
+
+def is_markup(path: str | Path) -> bool:
+    """Return whether a file is SGML or XML, of which :func:`iterate_text` yields the segments."""
+    lines = (line for line in iterate_lines(path) if not is_blank(line))
+    return _MARKUP.match(next(lines, "")) is not None
 
 
 def read_parallel(*paths: str | Path) -> list[list[str]]:
@@ -167,7 +173,7 @@ def _text_of_markup(lines: Iterable[str], name: object) -> Iterator[str]:
 
     for segment in segments(watched(), name):
         found = True
-        text = _ENTITY.sub(lambda match: html.unescape(match[0]), segment)
+        text = _XML_ENTITY.sub(lambda match: html.unescape(match[0]), segment)
         yield " ".join(text.split())  # an entity may be a line break
     if not found:
         raise UsageError(f"{name} is SGML or XML without <seg>. Give plain text, a sentence a line.")
@@ -239,5 +245,5 @@ def has_subwords(line: str) -> bool:
 
 def find_entity(line: str) -> re.Match[str] | None:
     """Return where a line has its first HTML entity, such as ``&amp;`` or ``&#8220;``; None if it has none."""
-    matches = _ENTITIES.finditer(line) if "&" in line else ()
+    matches = _HTML_ENTITY.finditer(line) if "&" in line else ()
     return next((match for match in matches if html.unescape(match[0]) != match[0]), None)

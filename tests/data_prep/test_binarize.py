@@ -10,7 +10,7 @@ from fairseq_cli import preprocess
 
 from posnet_data_prep.pipeline.binarize import binarize
 from posnet_fairseq.shared.progress import ProgressReporter
-from posnet_fairseq.text.binary_format import read_tokens, write
+from posnet_fairseq.text.binary_format import read_tokens, write_binarized
 
 ODD = "<unk> madeupword0000 \u2028 a\u00a0b \u3000 ‚äö‘ 'a' a\tb ▁x"
 JOINED, SEPARATE = ["--joined-dictionary"], []
@@ -107,4 +107,4 @@ def test_a_full_disk_is_an_error(tmp_path):
             (tmp_path / f"{end}.{end}").unlink(missing_ok=True)
             (tmp_path / f"{end}.{end}").symlink_to("/dev/full")
             with pytest.raises(OSError, match="No space left on device"):
-                write(tmp_path / end, [sentences], 10)
+                write_binarized(tmp_path / end, [sentences], 10)

@@ -9,6 +9,7 @@ import pytest
 from posnet_data_prep import prepare
 from posnet_data_prep.pipeline import publish
 from posnet_fairseq.text.binary_format import read_tokens
+from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.dictionary import Dictionary
 from posnet_fairseq.text.pipeline import pipeline_of
 from support import archives, commands, markup
@@ -196,6 +197,7 @@ BOTH = f"my.en my.de {EVERY}"
         # what is left
         ("tiny.en tiny.de --valid-every 2", "no subwords can be learned: no two letters stand together twice"),
         (f"{BOTH} --max-length 2", "no sentences are left in the train set (58 dropped, length). Check the text"),
+        (f"{BOTH} --join 1", "--join 1: give 2 or more"),
         (f"{BOTH} --merges 5 6 7", "--merges 5 6 7: give one number, or"),
     ],
 )
@@ -216,6 +218,33 @@ def test_bad_input(files, tmp_path, capsys, monkeypatch, arguments, said):
         write(tmp_path / name, content)
     assert said in commands.refused(capsys, lambda words: make(tmp_path, "--train", *words), *arguments.split())
     assert not (tmp_path / "data/dataset.json").exists()
+
+
+@pytest.mark.parametrize("subwords", [("--merges", "50"), ("--pieces", "60")])
+def test_joined_sentences(files, tmp_path, subwords):
+    """Groups of neighbors are the same on both sides; subwords, dictionaries and test set those of single sentences."""
+    arguments = ("--train", *files, "--valid-every", "6", "--test", *files)
+    single = make(tmp_path, *arguments, name="single", subwords=subwords)
+    data = make(tmp_path, *arguments, "--join", "7", name="joined", subwords=subwords)
+    card = DatasetCard.read(data)
+    assert card.dataset == "corpus.join7"
+    assert card.test_sets == {"test": "as given", "test1": "as given, joined by 7"}
+    shared = [name for name in contents(single) if name.startswith(("dict", "codes", "sentencepiece", "test."))]
+    assert len(shared) == 11
+    assert {name: contents(data)[name] for name in shared} == {name: contents(single)[name] for name in shared}
+    pipeline, sizes = pipeline_of(single, ("en", "de")), {}
+    for side, language, encode in ((0, "en", pipeline.encode), (1, "de", pipeline.encode_target)):
+        for name in ("train", "valid", "test1"):
+            lines = text_of(data, f"{name}.{language}").split("\n")[:-1]
+            alone = text_of(single, f"{name.removesuffix('1')}.{language}").split("\n")[:-1]
+            assert " ".join(lines) == " ".join(alone)
+            assert [encode(line) for line in lines] == text_of(data, f"{name}.bpe.{language}").split("\n")[:-1]
+            assert card.sentences[name] == len(lines)
+            sizes[side, name] = [line.count(".") for line in lines]
+    for name in ("train", "valid", "test1"):
+        assert sizes[0, name] == sizes[1, name]
+    assert sizes[0, "test1"] == [7] * 8 + [4]
+    assert {1, 7} < set(sizes[0, "train"])
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """What a corpus hides: it is counted and noted, and the text stays as it is."""
 
+import itertools
 import json
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +18,7 @@ from posnet_fairseq.text.card import DatasetCard
 from support import documents
 from support.commands import ROOT
 from support.made_up import text, translated
+from support.markup import sgml
 from support.scoring import write
 
 SOURCES = text(120)
@@ -168,6 +171,14 @@ def test_repeated_pairs_are_counted_and_dropped(tmp_path, capsys):
     assert "  8  equal to an earlier pair (--drop-repeated)\n" in capsys.readouterr().err
 
 
+def test_pairs_of_the_same_tokens_repeat(tmp_path):
+    """The note counts what --drop-repeated drops: here pairs that differ in case and spaces only."""
+    pairs = [*PAIRS, (f"  {PAIRS[0][0].capitalize()}", PAIRS[0][1].lower())]
+    (note,) = prepared(tmp_path, pairs, "--lowercase", valid=[("new", "neu")])
+    assert note == "1 of 121 training pairs repeat an earlier one; --drop-repeated leaves them out"
+    assert prepared(tmp_path, pairs, "--lowercase", "--drop-repeated", valid=[("new", "neu")]) == []
+
+
 def test_repeated_pairs_are_dropped_before_every_nth_is_taken(tmp_path):
     """So the validation set has none of the training set."""
     notes = prepared(tmp_path, [pair for pair in PAIRS for _ in range(2)], "--drop-repeated")
@@ -263,6 +274,16 @@ def test_remains_are_noted_with_their_place(tmp_path, capsys):
     ]
     assert f"note: {notes[0]}.\n" in capsys.readouterr().err
     assert "Ã§ais\x07\n" in (tmp_path / "data/train.de").read_text()
+
+
+def test_segments_are_no_lines(tmp_path):
+    """What is noted of SGML is found by the number of the segment."""
+    shifted = [(one[0], later[1]) for one, later in itertools.pairwise(PAIRS)]
+    shifted[2] = (f"{shifted[2][0]} \ufffd", shifted[2][1])
+    files = [write(tmp_path / f"my.{tag}", sgml([pair[i] for pair in shifted])) for i, tag in enumerate(("en", "de"))]
+    shift, odd = notes_of(tmp_path, "--train", *files, "--valid-every", "20")
+    assert re.match(r"segment \d of my.en looks shifted: it seems to belong to segment \d of my.de, ", shift)
+    assert "such as segment 3 of my.en: " in odd
 
 
 SPOKEN = [(f'"{source}" she said', f'"{target}" sagte sie') for source, target in PAIRS[:30]]
