@@ -74,7 +74,7 @@ def build(
     return models, task
 
 
-def run(
+def measure_decoding(
     models: Mapping[str, nn.Module],
     task: SimpleNamespace,
     size: str,
@@ -151,7 +151,7 @@ def tables(options: Namespace) -> Iterator[Measurements | str]:
     check_range("--beams", max(options.beams), 1, len(task.source_dictionary) - 1)
     for beam in options.beams:
         for length in options.lengths:
-            results = run(models, task, options.size, beam, length, options.sentences, options.rounds)
+            results = measure_decoding(models, task, options.size, beam, length, options.sentences, options.rounds)
             texts = f"{counted(options.sentences, 'sentence')} of {counted(length, 'token')}"
             title = f"{texts}, beam {beam}, size {options.size}"
             columns = {

@@ -58,7 +58,7 @@ def products(counts: Sequence[int], embed_dim: int) -> Callable[[], None]:
     return call
 
 
-def run(
+def measure_grids(
     mixers: Sequence[str],
     grid: tuple[int, int],
     extra_tokens: int,
@@ -101,7 +101,7 @@ def tables(options: Namespace) -> Iterator[Measurements | str]:
     title = "{}, B = {}, D = {}, H = {}, with backward".format(Grid(rows, columns, options.extra_tokens), *sizes[2:])
     ratios = dict.fromkeys(("time ×\nattention", "memory ×\nattention"), ".2f")
     shown = Measurements(title, ratios | {"memory\nMiB": ",.1f", "time ×\nproducts": ".2f"})
-    for name, (time, memory, peak, floor) in run(options.mixers, *sizes, options.rounds).items():
+    for name, (time, memory, peak, floor) in measure_grids(options.mixers, *sizes, options.rounds).items():
         shown.add(name, time, memory, peak / MIB, "" if floor is None else floor)
     yield shown
     yield (

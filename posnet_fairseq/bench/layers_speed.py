@@ -38,7 +38,7 @@ def build(variant: str, embed_dim: int, num_heads: int, place: str = "encoder", 
     return build_mixer(**chosen)
 
 
-def run(
+def measure_layers(
     mixers: Sequence[str], length: int, size: str, tokens: int, place: str, padded: bool, rounds: int
 ) -> dict[str, tuple[Time, Time, int]]:
     """Time mixers in turn on a batch of `tokens` tokens, in sentences of one length.
@@ -104,7 +104,7 @@ def tables(options: Namespace) -> Iterator[Measurements | str]:
         options.mixers = [*mixer_names(place=options.place), *VARIANTS]
     for length in options.lengths:
         how = options.size, options.tokens, options.place, options.padded, options.rounds
-        results = run(options.mixers, length, *how)
+        results = measure_layers(options.mixers, length, *how)
         padded = ", padded" if options.padded else ""
         title = f"N = {length}{padded}, {options.tokens:,} tokens, {options.place}, size {options.size}"
         columns = {"time\nforward": ".2f", "time\nwith backward": ".2f", "memory\nMiB": ",.1f"}

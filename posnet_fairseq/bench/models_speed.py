@@ -117,7 +117,7 @@ def beam_search(
     return lambda: generator.generate([model], inputs)
 
 
-def run(
+def measure_models(
     mixers: Sequence[str], size: str, sentences: int, length: int, beam: int, rounds: int, words: int = 3136
 ) -> dict[str, tuple[Time, Time]]:
     """Time an update and the decoding of sentences of a length by models of one size in turn.
@@ -141,7 +141,7 @@ def run(
 def tables(options: Namespace) -> Iterator[Measurements | str]:
     """Yield what ``posnet-bench models`` prints."""
     mixers = options.mixers or mixer_names()
-    results = run(mixers, options.size, options.sentences, options.length, options.beam, options.rounds)
+    results = measure_models(mixers, options.size, options.sentences, options.length, options.beam, options.rounds)
     title = f"{counted(options.sentences, 'sentence')} of {counted(options.length, 'token')}, beam {options.beam}"
     training_columns = {"training\ntokens/s": ",.0f", "training\n× fairseq": ".2f"}
     shown = Measurements(title, training_columns | {"decoding\nsentences/s": ".1f", "decoding\n× fairseq": ".2f"})

@@ -125,7 +125,7 @@ def _measured(translate: Callable[[Callable[[int], None]], list[str]]) -> Measur
     return Measured(texts, cpu, wall, early, resident(), resident("VmHWM"))
 
 
-def run(
+def measure_files(
     models: Sequence[str], lines: Sequence[str], threads: int, rounds: int, beam: int
 ) -> tuple[dict[str, list[Measured]], str]:
     """Translate lines by every engine in turn, by new processes; blank lines are left out.
@@ -192,7 +192,7 @@ def tables(options: Namespace) -> Iterator[Measurements | str]:
     """Yield what ``posnet-bench translate`` prints."""
     lines = list(iterate_text(options.file))
     for threads in options.threads:
-        results, converted = run(options.models, lines, threads, options.rounds, options.beam)
+        results, converted = measure_files(options.models, lines, threads, options.rounds, options.beam)
         title = f"{options.file}, {threads} thread{'s' * (threads > 1)}, medians of {options.rounds}"
         speeds = {"lines\n/CPU s": ".1f", "lines\n/s": ".1f", "× CT2\nCPU": ".2f", "× CT2\nclock": ".2f"}
         sizes = dict.fromkeys((f"after\n{EARLY}", "at\nend", "peak"), ",.1f")

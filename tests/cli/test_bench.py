@@ -37,7 +37,7 @@ def test_interleaved_runs_forwards_and_backwards_and_leaves_the_warm_up_out():
 
 def test_models_are_measured():
     mixers = ["rposnet", "fouriernet", "mamba"]
-    results = models_speed.run(mixers, "tiny", sentences=2, length=3, beam=2, rounds=1, words=50)
+    results = models_speed.measure_models(mixers, "tiny", sentences=2, length=3, beam=2, rounds=1, words=50)
     assert list(results) == [models_speed.BASELINE, *(f"{name}_tiny" for name in mixers)]
     assert all(time > 0 for of_model in results.values() for times in of_model for time in times)
     assert results[models_speed.BASELINE][0].ratio == pytest.approx(1)
@@ -52,20 +52,20 @@ def test_sentences_of_one_token_have_it():
 @pytest.mark.parametrize("place", ["encoder", "decoder"])
 def test_every_layer_is_measured(place):
     names = [name for name in mixer_names() if place in get_mixer(name).places]
-    results = layers_speed.run(names, 5, size="tiny", tokens=15, place=place, padded=True, rounds=1)
+    results = layers_speed.measure_layers(names, 5, size="tiny", tokens=15, place=place, padded=True, rounds=1)
     assert set(results) == set(names)
     assert all(min(*once, *training, peak) > 0 for once, training, peak in results.values())
 
 
 def test_layers_take_options_after_plus_signs():
     small = {"size": "tiny", "tokens": 8, "place": "encoder", "padded": False, "rounds": 1}
-    assert "shaw+shaw_values" in layers_speed.run(["shaw+shaw_values"], 4, **small)
+    assert "shaw+shaw_values" in layers_speed.measure_layers(["shaw+shaw_values"], 4, **small)
     with pytest.raises(UsageError, match="values True: shaw does not read it; it reads clip_distance, shaw_values"):
-        layers_speed.run(["shaw+values"], 4, **small)
+        layers_speed.measure_layers(["shaw+values"], 4, **small)
     with pytest.raises(UsageError, match=r"--mixers fouriernet: fouriernet stands in encoder only"):
-        layers_speed.run(["fouriernet"], 4, **small | {"place": "decoder"})
+        layers_speed.measure_layers(["fouriernet"], 4, **small | {"place": "decoder"})
     with pytest.raises(UsageError, match="embed_dim '4'"):
-        layers_speed.run(["shaw+embed_dim=4"], 4, **small)
+        layers_speed.measure_layers(["shaw+embed_dim=4"], 4, **small)
 
 
 @pytest.mark.parametrize("name", ["translution", "alpha_translution"])
@@ -83,7 +83,7 @@ def test_no_vector_of_a_pair_exists(name, clip):
 
 def test_mixers_on_a_grid_are_measured():
     names = ["irpe+irpe_on=qkv", "irpe+irpe_beta=1.5", "translution+translution_clip=2"]
-    results = grid_speed.run(names, (3, 4), 1, batch=2, embed_dim=8, num_heads=2, rounds=1)
+    results = grid_speed.measure_grids(names, (3, 4), 1, batch=2, embed_dim=8, num_heads=2, rounds=1)
     assert list(results) == ["attention", *names]
     assert results["attention"][:2] == (1, 1)
     assert [figures.floor is not None for figures in results.values()] == [False, False, False, True]
@@ -134,7 +134,7 @@ def test_every_engine_translates_to_the_given_length(monkeypatch):
         return {name: [1.0] for name in engines}
 
     monkeypatch.setattr(decode_speed, "interleaved", run_once)
-    results = decode_speed.run(models, task, "tiny", beam=2, length=7, sentences=3, rounds=1)
+    results = decode_speed.measure_decoding(models, task, "tiny", beam=2, length=7, sentences=3, rounds=1)
     for name, translations in made.items():
         if "CTranslate2" in name:
             assert [len(each.hypotheses[0]) + 1 for each in translations] == [7] * 3
@@ -178,7 +178,7 @@ def test_whole_files_are_translated_by_every_engine(tmp_path, capsys, monkeypatc
     file = tmp_path / "text.xx"
     file.write_text("w1 w2\n\nw3 w4 w5\n")
     with pytest.raises(UsageError, match=r"dictionaries and dataset\.json\. Give a folder that posnet-export made"):
-        translate_speed.run(models, ["w1"], threads=1, rounds=1, beam=2)
+        translate_speed.measure_files(models, ["w1"], threads=1, rounds=1, beam=2)
     (tmp_path / "rposnet" / "dataset.json").write_text("{}")  # nobody reads it here
     bench.main(["translate", *models, str(file), "--rounds", "1", "--beam", "2", "--json"])
     printed = json.loads(capsys.readouterr().out)
@@ -188,7 +188,7 @@ def test_whole_files_are_translated_by_every_engine(tmp_path, capsys, monkeypatc
     assert all(row["peak"] >= row["at end"] > 0 < row["lines /CPU s"] for row in rows.values())
     assert len(printed["remarks"]) == 1
     with pytest.raises(UsageError, match="has no text"):
-        translate_speed.run(models, ["", " "], threads=1, rounds=1, beam=2)
+        translate_speed.measure_files(models, ["", " "], threads=1, rounds=1, beam=2)
 
 
 def test_values_are_printed_in_the_formats_of_their_columns():
