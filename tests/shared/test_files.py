@@ -98,6 +98,12 @@ def test_a_working_directory_that_was_removed_is_named(tmp_path, monkeypatch):
     assert explain(error.value) is None, "then it had another cause"
 
 
+def test_errors_of_other_files_are_left_alone(tmp_path):
+    with pytest.raises(FileNotFoundError, match="none"), files.replacing(tmp_path / "file"):
+        open(tmp_path / "none").close()
+    assert not list(tmp_path.iterdir())
+
+
 def test_no_descriptor_has_so_large_a_number():
     with pytest.raises(UsageError, match="/dev/fd/99999999999"):
         check_place("/dev/fd/99999999999")
