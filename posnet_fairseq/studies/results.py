@@ -156,9 +156,12 @@ def read(path: Path, study: Study) -> RunResult:
     if path != right:
         raise UsageError(f"{path} has the result of {right.stem}. Remove it, or rename it to {right.name}.")
     metrics = study.metrics(result.data.target).keys()
-    complete = all(test_set.segments.keys() == metrics for test_set in result.test_sets.values())
-    if not complete or (result.study, result.test_sets.keys()) != (study.name, study.test_sets.keys()):
-        raise UsageError(f"{path} is of another study than {study.name}, or of other test sets. Move it elsewhere.")
+    belongs = result.study == study.name and result.system in study.systems
+    belongs = belongs and result.test_sets.keys() == study.test_sets.keys()
+    if not belongs or any(test_set.segments.keys() != metrics for test_set in result.test_sets.values()):
+        raise UsageError(
+            f"{path} is of another study than {study.name}, or of other systems or test sets. Move it elsewhere."
+        )
     return result
 
 
@@ -174,9 +177,6 @@ def read_all(folder: Path, study: Study) -> dict[str, list[RunResult]]:
         _refuse_mixture("settings", runs, lambda run: run.settings)
         if runs:
             systems[system] = sorted(runs.values(), key=lambda run: run.seed)  # by path 10 comes before 2
-    for path, run in results.items():
-        if run.system not in systems:
-            raise UsageError(f"{path} is of a system that {study.name} does not have. Move it elsewhere.")
     return systems
 
 
