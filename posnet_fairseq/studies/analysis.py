@@ -13,7 +13,7 @@ from posnet_eval.statistics.results import Bucket, Score
 from posnet_eval.statistics.significance import Contrast, Runs, SeedVariance, bootstrap_sums
 from posnet_eval.statistics.summary import buckets, in_ranges, score_of, signature
 from posnet_fairseq.studies.protocol import Study
-from posnet_fairseq.studies.results import Result
+from posnet_fairseq.studies.results import RunResult
 
 LENGTHS = (1, 10, 20, 30, 40)  # words of the reference at which groups of sentences begin; the last is open
 
@@ -21,7 +21,7 @@ LENGTHS = (1, 10, 20, 30, 40)  # words of the reference at which groups of sente
 class Analysis:
     """The results of a study, pooled over seeds, of the systems that have some."""
 
-    def __init__(self, study: Study, results: Mapping[str, Sequence[Result]]):
+    def __init__(self, study: Study, results: Mapping[str, Sequence[RunResult]]):
         self.study, self.results = study, results
         self.systems = [name for name in study.systems if name in results]
         self.baselines = [name for name in study.baselines if name in results]
@@ -38,7 +38,7 @@ class Analysis:
         """Return the number of lines of a test set."""
         return len(self._first.test_sets[test_set].statistics["bleu"]["float32"])
 
-    def mean(self, system: str, figure: Callable[[Result], float]) -> float:
+    def mean(self, system: str, figure: Callable[[RunResult], float]) -> float:
         """Return the mean over seeds of a figure of results."""
         return fmean(map(figure, self.results[system]))
 

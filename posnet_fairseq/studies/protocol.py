@@ -54,7 +54,7 @@ class StudySystem(Struct, frozen=True):
     seeds: tuple[int, ...]
 
 
-class Published(Struct, frozen=True):
+class PublishedSystem(Struct, frozen=True):
     """A system that was trained elsewhere, or otherwise: BLEU as in the literature, by test set, and what is known."""
 
     says: str
@@ -83,7 +83,7 @@ class Study(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     systems: dict[str, StudySystem]
     test_sets: dict[str, str]
     literature: dict[str, bool] | None = None
-    published: tuple[Published, ...] = ()
+    published: tuple[PublishedSystem, ...] = ()
     claims: tuple[Claim, ...]
     margin: float
 

@@ -24,7 +24,7 @@ Count = Annotated[int, Meta(gt=0, le=2**62)]
 Positive = Annotated[float, Meta(gt=0, le=2**62)]
 
 
-class Score(Struct):
+class TranslationScore(Struct):
     """A score of a translation."""
 
     score: Annotated[float, Meta(ge=0, le=100)]
@@ -32,10 +32,10 @@ class Score(Struct):
 
 
 class _Translation(Struct):
-    bleu: Score
-    chrf: Score
+    bleu: TranslationScore
+    chrf: TranslationScore
     cpu_seconds: Positive | None  # None: not known
-    bleu_literature: Score | None = None
+    bleu_literature: TranslationScore | None = None
 
 
 class _TestSet(Struct, dict=True):
@@ -94,7 +94,7 @@ class _Model(Struct):
     folder_bytes: Count
 
 
-class Result(Struct):
+class RunResult(Struct):
     """The parts of a result that tables and pictures are made of; a file has more."""
 
     study: str
@@ -137,9 +137,9 @@ def statistics_of(metric: Metric, hypotheses: Path, references: Path) -> FloatAr
     return rows
 
 
-def score_of(metric: Metric, statistics: FloatArray) -> Score:
+def score_of(metric: Metric, statistics: FloatArray) -> TranslationScore:
     """Return the score of a translation with (N, K) statistics."""
-    return Score(round(float(metric.corpus(statistics.sum(0))), 4), metric.details())
+    return TranslationScore(round(float(metric.corpus(statistics.sum(0))), 4), metric.details())
 
 
 def write_result(path: Path, result: Mapping[str, Any]) -> None:
@@ -149,38 +149,38 @@ def write_result(path: Path, result: Mapping[str, Any]) -> None:
     write_lines(path, ["{", ",\n".join(parts), "}"])
 
 
-def read(path: Path, study: Study) -> Result:
+def read(path: Path, study: Study) -> RunResult:
     """Return the result of a run of a study."""
-    result: Result = read_json(path, Result, "result of a run of a study", "Remove it, and run that run again.")
+    result: RunResult = read_json(path, RunResult, "result of a run of a study", "Remove it, and run that run again.")
     right = path_of(path.parent, result.system, result.seed)
     if path != right:
         raise UsageError(f"{path} has the result of {right.stem}. Remove it, or rename it to {right.name}.")
     metrics = study.metrics(result.data.target).keys()
-    complete = all(test_set.segments.keys() == metrics for test_set in result.test_sets.values())
-    if not complete or (result.study, result.test_sets.keys()) != (study.name, study.test_sets.keys()):
-        raise UsageError(f"{path} is of another study than {study.name}, or of other test sets. Move it elsewhere.")
+    belongs = result.study == study.name and result.system in study.systems
+    belongs = belongs and result.test_sets.keys() == study.test_sets.keys()
+    if not belongs or any(test_set.segments.keys() != metrics for test_set in result.test_sets.values()):
+        raise UsageError(
+            f"{path} is of another study than {study.name}, or of other systems or test sets. Move it elsewhere."
+        )
     return result
 
 
-def read_all(folder: Path, study: Study) -> dict[str, list[Result]]:
+def read_all(folder: Path, study: Study) -> dict[str, list[RunResult]]:
     """Return the results of a study's systems, by seed; systems without any are left out."""
     results = {path: read(path, study) for path in sorted(folder.glob("*_s*.json"))}
     if not results:
         raise UsageError(f"{folder} has no results of this study. posnet-run study makes them.")
     _refuse_mixture("data", results, lambda run: run.data)
-    systems: dict[str, list[Result]] = {}
+    systems: dict[str, list[RunResult]] = {}
     for system in study.systems:
         runs = {path: run for path, run in results.items() if run.system == system}
         _refuse_mixture("settings", runs, lambda run: run.settings)
         if runs:
             systems[system] = sorted(runs.values(), key=lambda run: run.seed)  # by path 10 comes before 2
-    for path, run in results.items():
-        if run.system not in systems:
-            raise UsageError(f"{path} is of a system that {study.name} does not have. Move it elsewhere.")
     return systems
 
 
-def _refuse_mixture(what: str, results: Mapping[Path, Result], part: Callable[[Result], object]) -> None:
+def _refuse_mixture(what: str, results: Mapping[Path, RunResult], part: Callable[[RunResult], object]) -> None:
     for path, run in results.items():
         first = next(iter(results))
         if part(run) != part(results[first]):

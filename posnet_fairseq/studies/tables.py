@@ -11,7 +11,7 @@ from posnet_eval.statistics.results import SIGNIFICANT
 from posnet_eval.statistics.significance import Contrast
 from posnet_fairseq.studies.analysis import Analysis
 from posnet_fairseq.studies.protocol import Claim, LiteratureBleu
-from posnet_fairseq.studies.results import PRECISIONS, Result
+from posnet_fairseq.studies.results import PRECISIONS, RunResult
 
 PARTS = 4  # of the trainings, at whose ends perplexities are compared
 
@@ -212,12 +212,12 @@ def _costs(analysis: Analysis) -> str:
     )
 
 
-def _by_run(analysis: Analysis, system: str, figure: Callable[[Result], float | None], form: str = "{}") -> str:
+def _by_run(analysis: Analysis, system: str, figure: Callable[[RunResult], float | None], form: str = "{}") -> str:
     return " ".join(_number(figure(run), form) for run in analysis.results[system])
 
 
 def _effort(analysis: Analysis) -> str:
-    def hours(run: Result) -> float | None:
+    def hours(run: RunResult) -> float | None:
         seconds = run.training.cpu_seconds_per_update
         return seconds and seconds * run.training.updates / 3600
 

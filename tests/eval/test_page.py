@@ -225,12 +225,12 @@ def test_needs_no_network():
 
 
 def test_plots_do_not_disturb_each_other_nor_the_page():
-    comparison = made_up.comparison(test_sets=2, metrics=5, systems=8)
+    comparison = made_up.comparison(test_sets=2, metrics=2, systems=8)
     groups = comparison.test_sets[0].by_length[:1]
     sets = [dataclasses.replace(test_set, by_group=groups) for test_set in comparison.test_sets]
     html = render(dataclasses.replace(comparison, test_sets=tuple(sets)))
     page = Page(html)
-    assert html.count("<svg") == 2 * (5 + 2 * (5 + 6 + 1))
+    assert html.count("<svg") == 2 * (2 + 2 * (2 + 6 + 1))
     assert html.count("<style") == 1
     names = [value for _, name, value in page.attributes if name == "id"]
     assert len(names) == len(set(names))

@@ -17,7 +17,6 @@ from posnet_fairseq.shared.files import SMALL
 from posnet_fairseq.shared.processes import try_lock
 from support.commands import modules_of
 from support.scoring import COLUMNS, FILES, SIZE, USUAL, configure, refused, report, run, write
-from support.signals import PATIENCE
 
 
 class Model(MeanMetric):
@@ -157,20 +156,6 @@ def refused_after_showing(capsys, *arguments):
     with pytest.raises(SystemExit):
         main(list(arguments))
     return capsys.readouterr().err
-
-
-@pytest.mark.thorough  # 4 s: two processes
-def test_two_runs_into_one_folder(data):
-    """Both end well, and leave one whole report."""
-    code = "import sys; from posnet_eval.score import main; main(sys.argv[1:])"
-    command = [sys.executable, "-c", code, *USUAL, "--out", "report"]
-    main([*USUAL])  # the cache
-    for _ in range(2):
-        runs = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in "ab"]
-        for one in runs:
-            _, said = one.communicate(timeout=PATIENCE)
-            assert one.returncode == 0, said
-        assert sorted(path.name for path in Path("report").iterdir()) == FILES
 
 
 def test_neither_torch_nor_models_are_needed(data):

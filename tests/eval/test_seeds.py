@@ -46,12 +46,12 @@ def marked(runs, deviation):
 
 
 @pytest.mark.parametrize("runs", [3, 5])
-@pytest.mark.parametrize("deviation", [0.0, 0.3, 0.6])
-def test_equal_systems_are_marked_as_rarely_as_claimed(runs, deviation):
+@pytest.mark.parametrize(("deviation", "least"), [(0.0, 0.08), (0.6, 0.17)])
+def test_equal_systems_are_marked_as_rarely_as_claimed(runs, deviation, least):
     """5%, as the chance of 4,000 pairs allows (standard error 0.3%); the bootstrap of sentences does not know seeds."""
     with_seeds, sentences = marked(runs, deviation)
     assert 0.035 <= with_seeds <= 0.065
-    assert sentences > (0.08, 0.11, 0.17)[round(deviation / 0.3)]
+    assert sentences > least
 
 
 def made(seeds, samples):

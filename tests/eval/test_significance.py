@@ -1,6 +1,5 @@
 """p-values against sacreBLEU's PairedTest (itself tested against Moses and multeval), and scores by length."""
 
-import itertools
 import random
 
 import numpy as np
@@ -31,7 +30,7 @@ def outputs(difference, size, seed=1):
 
 @pytest.mark.parametrize("name", THEIRS)
 @pytest.mark.parametrize("test", ["bs", "ar"])
-@pytest.mark.parametrize(("size", "difference"), [*itertools.product([1, 2, 5], [0, 40, 80]), (200, 2)])
+@pytest.mark.parametrize(("size", "difference"), [(1, 80), (2, 0), (2, 40), (5, 40), (200, 2)])
 def test_p_is_that_of_sacrebleu(tmp_path, name, test, size, difference):
     """Also of small corpora and ties."""
     systems, reference = outputs(difference, size)

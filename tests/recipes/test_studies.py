@@ -163,16 +163,6 @@ def test_a_result_of_another_protocol_is_refused(made, tmp_path):
     assert ("rposnet", 1) not in made(runs=str(tmp_path / "elsewhere"))
 
 
-@pytest.mark.parametrize("damage", ["{", '{"study": "small"}'])
-def test_a_damaged_result_is_one_sentence(made, tmp_path, damage):
-    path = results.path_of(tmp_path / "results", "rposnet", 1)
-    path.parent.mkdir()
-    path.write_text(damage)
-    with pytest.raises(UsageError, match=r"rposnet_s1\.json") as raised:
-        made()
-    assert "\n" not in str(raised.value)
-
-
 def test_other_test_sets_are_refused_before_a_training(made, monkeypatch):
     data = TranslationData("en", "de", "0", test_sets=("test", "test1"))
     monkeypatch.setattr(TranslationData, "read", lambda folder, dry_run: data)

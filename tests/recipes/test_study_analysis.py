@@ -195,7 +195,7 @@ def test_committed_results_are_redrawn(tmp_path, study):
             lambda run: run.update(seed=1),
             "good_s2.json has the result of good_s1. Remove it, or rename it to good_s1.json",
         ),
-        (lambda run: run.update(study="old"), "good_s2.json is of another study than made, or of other test sets"),
+        (lambda run: run.update(study="old"), "good_s2.json is of another study than made, or of other systems or"),
         (lambda run: run["settings"].update(lr="1"), "good_s2.json and good_s1.json were made with different settings"),
         (lambda run: run["data"].update(key="1"), "good_s2.json and base_s1.json were made with different data"),
         (
@@ -222,6 +222,13 @@ def test_what_does_not_belong_together_is_not_pooled(found, tmp_path, capsys, ch
     results.write_result(path, run)
     assert sentence in fails(capsys, main, "study", "made", "--results", str(path.parent), "--out", str(tmp_path / "f"))
     assert not (tmp_path / "f").exists()
+
+
+def test_a_system_that_the_study_does_not_have_is_refused(found, tmp_path, capsys):
+    results.write_result(tmp_path / "results/new_s1.json", result("made", "new", 1, 0.5, SIZES))
+    assert "new_s1.json is of another study than made" in fails(
+        capsys, main, "study", "made", "--results", str(tmp_path / "results")
+    )
 
 
 def test_literature_scores_words_of_its_tokenizer():

@@ -4,7 +4,7 @@ import numpy as np
 
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
-from posnet_fairseq.studies.results import Score, packed
+from posnet_fairseq.studies.results import TranslationScore, packed
 
 UPDATES = [250, 500, 750, 1000]  # of validations
 
@@ -39,7 +39,7 @@ def result(study, system, seed, quality, sizes, rate=0.5):
             generator = np.random.default_rng([seed, place, number, *system.encode()])
             counted = segments(generator, lengths, quality)
             test_sets[name][precision] = {
-                metric: Score(score_of(metric, numbers), signature) for metric, numbers in counted.items()
+                metric: TranslationScore(score_of(metric, numbers), signature) for metric, numbers in counted.items()
             } | {"cpu_seconds": 10.0 + number, "sentences_per_second": size / 10}
             both.append(counted)
         test_sets[name]["segments"] = {
