@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +31,7 @@ from posnet_fairseq.shared.line_stream import IncomingLines
 from posnet_fairseq.shared.processes import in_order, worker_number
 from posnet_fairseq.shared.progress import Bar, ProgressReporter
 from posnet_fairseq.text.plain import PlainText, iterate_text
+from posnet_fairseq.text.tokenizers import lost_symbols
 
 WINDOW = 4000  # lines that are sorted into batches together, kept when they are finished, and in memory at once
 STREAMED = 32  # with --stream: more would be faster by little, and let the first of them wait for the last
@@ -78,6 +79,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     printing = Printing(options.nbest, options.print_alignment, options.json, options.per_token, scores)
 
     lines, tokens, unit = 0, 0, "texts" if options.generates else "sentences"
+    lost = Counter[str]()  # lines whose translation lacks a symbol
     work = {"device": device, "dtype": dtype, **_work_of(options, model)}
     text = iterate_text(options.input)
     take: Callable[[], list[str]] = lambda: list(itertools.islice(text, WINDOW))  # noqa: E731
@@ -104,7 +106,12 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
                 output.add(window.texts, list(itertools.chain.from_iterable(printed)))
                 best = [translations[0] for translations in found if translations[0].tokens]
                 lines += len(best)
+                if not scores:
+                    pairs = zip(window.lines, (translations[0].text for translations in found), strict=True)
+                    lost.update(symbol for pair in pairs for symbol in lost_symbols(*pair, translator.pipeline.symbols))
                 tokens += sum(len(one.tokens) - (len(one.source_tokens) if options.generates else 0) for one in best)
+    for symbol, count in lost.items():
+        say(f"{counted(count, 'line has', 'lines have')} {symbol} more often than the translation: the model lost it")
     rates = ""
     if lines:
         new = "new " * options.generates
