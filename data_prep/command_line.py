@@ -1,6 +1,7 @@
 """The command line of posnet-prepare: its options, and what they ask for."""
 
 import argparse
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -218,9 +219,9 @@ def _sides(name: str, paths: Sequence[Path]) -> Iterator[tuple[Path, int]]:
 
 def _symbols(text: str) -> tuple[str, ...]:
     """Return the symbols in a file, one a line, or in a list with commas between."""
-    symbols = tuple(iterate_lines(text) if Path(text).exists() else text.split(","))
+    symbols = tuple(iterate_lines(text) if os.path.exists(text) else text.split(","))
     with about(f"--symbols {text}"):
-        refuse_bad_symbols(symbols)
+        refuse_bad_symbols(symbols or ("",))  # an empty file has none
     return symbols
 
 

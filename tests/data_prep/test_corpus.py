@@ -201,6 +201,7 @@ BOTH = f"my.en my.de {EVERY}"
         (f"{BOTH} --symbols <a>,", "--symbols <a>,: the symbol '' is empty. Give symbols such as <nl>, each once"),
         (f"{BOTH} --symbols <a>\u200b", "the symbol '<a>\\u200b' has white space or invisible characters"),
         (f"{BOTH} --symbols <a>,</s>", "the symbol '</s>' is reserved"),
+        (f"{BOTH} --symbols {','.join(f'<symbol{n}>' for n in range(99))},<s>", "the symbol '<s>' is reserved"),
         (f"{BOTH} --symbols <0x41>", "the symbol '<0x41>' is reserved"),
         (f"{BOTH} --symbols a@@", "the symbol 'a@@' has a mark of subwords"),
         (f"{BOTH} --symbols <a>,<b>,<a>", "the symbol '<a>' is there twice"),
