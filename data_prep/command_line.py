@@ -1,6 +1,7 @@
 """The command line of posnet-prepare: its options, and what they ask for."""
 
 import argparse
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,8 +12,8 @@ from posnet_data_prep.pipeline.dataset_pipeline import Vocabulary
 from posnet_data_prep.sources.archives import Archive
 from posnet_data_prep.sources.download import Downloads
 from posnet_data_prep.sources.readers import is_table, own_pairs, own_text
-from posnet_fairseq.shared.errors import UsageError, flag
-from posnet_fairseq.shared.files import a_path, cache_folder, path_text
+from posnet_fairseq.shared.errors import UsageError, about, flag
+from posnet_fairseq.shared.files import a_path, cache_folder, iterate_lines, path_text
 from posnet_fairseq.shared.output_paths import check_for_fairseq
 from posnet_fairseq.shared.processes import cores
 from posnet_fairseq.shared.progress import shown
@@ -20,6 +21,7 @@ from posnet_fairseq.shared.schema import check_numbers
 from posnet_fairseq.shared.stages import FolderStage
 from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.languages import TAG, code_of, tag_of
+from posnet_fairseq.text.tokenizers import refuse_bad_symbols
 
 MOST = 10**9  # of anything that is counted
 # The least of each number that may be given.
@@ -65,6 +67,8 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"-{side[0]}", f"--{side}-lang", help=code)
     like = "reuse the tokenizers, subwords and dictionaries of this dataset, as for fine-tuning"
     parser.add_argument("--like", type=a_path, metavar="DATA", help=like)
+    symbols = "symbols that are never split: a file with one a line, or a list such as '<2de>,<nl>'"
+    parser.add_argument("--symbols", type=path_text, metavar="FILE|LIST", help=symbols)
     _add_recipe(parser, OWN_PAIRS)
 
 
@@ -136,15 +140,17 @@ def check_options(options: argparse.Namespace) -> None:
 def _recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[str], has_valid: bool) -> Recipe:
     names = (
         *("subwords", "tokenizer", "lowercase", "normalize", *LEAST),
-        *("drop_repeated", "drop_copies", "drop_other_scripts"),
+        *("drop_repeated", "drop_copies", "drop_other_scripts", "symbols"),
     )
-    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    given = {name: value for name in names if (value := getattr(options, name, None)) is not None}
     subwords = given.get("subwords", default.subwords)
     unread: dict[str, tuple[str, ...]] = {
         f"--subwords {subwords}": ("merges", "tokenizer") if subwords == "sentencepiece" else ("pieces",)
     }
     if getattr(options, "like", None):
-        unread[f"--like {options.like}"] = ("subwords", "merges", "pieces", "tokenizer", "lowercase", "normalize")
+        unread[f"--like {options.like}"] = (
+            *("subwords", "merges", "pieces", "tokenizer", "lowercase", "normalize", "symbols"),
+        )
     if default.clean is None:
         unread[f"{options.dataset}, whose pairs are kept at any length"] = ("min_length", "max_length", "max_ratio")
     if "zh" not in map(code_of, languages):
@@ -211,6 +217,14 @@ def _sides(name: str, paths: Sequence[Path]) -> Iterator[tuple[Path, int]]:
         )
 
 
+def _symbols(text: str) -> tuple[str, ...]:
+    """Return the symbols in a file, one a line, or in a list with commas between."""
+    symbols = tuple(iterate_lines(text) if os.path.exists(text) else text.split(","))
+    with about(f"--symbols {text}"):
+        refuse_bad_symbols(symbols or ("",))  # an empty file has none
+    return symbols
+
+
 @dataclass
 class Preparation:
     """A dataset to prepare."""
@@ -249,6 +263,8 @@ def _of_corpus(options: argparse.Namespace, stages: Path, card: DatasetCard) -> 
     languages = _languages(options, sets)
     of_bpe = Recipe(normal_form=OWN_PAIRS.normal_form)
     default = of_bpe if options.merges or options.tokenizer else OWN_PAIRS  # options of BPE ask for it
+    if options.symbols:
+        options.symbols = _symbols(options.symbols)
     recipe = _recipe(options, default, languages, "valid" in sets)
     like = Vocabulary.read(options.like, languages) if options.like else None
     card.files_read = {name: list(map(shown, paths)) for name, paths in sets.items()}

@@ -33,6 +33,7 @@ class Recipe:
     pieces: int = 32_000  # of sentencepiece
     lossless: bool = False  # sentencepiece keeps all white space, and splits characters without a piece into bytes
     normal_form: str = ""  # of the source side's tokens
+    symbols: tuple[str, ...] = ()  # that are never split
     drop_repeated: bool = False  # training pairs that equal an earlier one
     drop_copies: bool = False  # training pairs of equal sides
     drop_other_scripts: bool = False  # training pairs with a side whose letters are all of another script

@@ -28,7 +28,7 @@ def binarize(
 ) -> None:
     """Write dictionaries and the sets in ``PREFIX.LANGUAGE``; without languages, a prefix is a file.
 
-    A joined dictionary has all `symbols`, in the training text or not. The text of dictionaries has the prefix
+    Dictionaries have all `symbols`, in the training text or not. The text of dictionaries has the prefix
     `training`, by default that of the training set. The bar advances by the tokens that are written.
     """
     endings = [f".{language}" for language in languages] or [""]
@@ -38,7 +38,7 @@ def binarize(
     elif joined:
         chosen = [dictionary_of(texts, symbols)] * len(endings)
     else:
-        chosen = [dictionary_of([text]) for text in texts]
+        chosen = [dictionary_of([text], symbols) for text in texts]
     pair = f".{'-'.join(languages)}" if languages else ""
     for ending, dictionary in zip(endings, chosen, strict=True):
         dictionary.save(folder / f"dict{ending}.txt")

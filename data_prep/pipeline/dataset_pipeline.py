@@ -44,7 +44,7 @@ Counts = dict[str, Any]
 Make = Callable[[Path, ProgressReporter], Counts]
 Stages = tuple[FolderStage, ...]
 # Settings of later versions: where they are not used, datasets made before need not be made again.
-_LATER = ("lowercase_first", "rules", "normal_form")
+_LATER = ("lowercase_first", "rules", "normal_form", "symbols")
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,10 @@ class DatasetPipeline:
 
     def subwords(self, folder: Path) -> list[Subwords]:
         """Return the subwords of each language, from the files in a folder."""
-        kind = SentencePieces if self.recipe.subwords == "sentencepiece" else Merges
-        found = {name: kind(folder / name) for name in set(self.subword_files.values())}
+        found: dict[str, Subwords] = {}
+        for name in set(self.subword_files.values()):
+            is_bpe, path = self.recipe.subwords == "bpe", folder / name
+            found[name] = Merges(path, self.tokenizers[0].symbols) if is_bpe else SentencePieces(path)
         return [found[self.subword_files[language]] for language in self.languages]
 
     def _lines(self, name: str) -> int:
@@ -205,7 +207,7 @@ class DatasetPipeline:
             with report.stage("learn pieces") as bar:
                 lines = self.split.counts["train"]
                 path, pieces = folder / MODEL, self.recipe.pieces
-                learned = learn_pieces(destinations, texts, pieces, path, lines, self._lossless)
+                learned = learn_pieces(destinations, texts, pieces, path, lines, self._lossless, self.recipe.symbols)
                 bar.advance(learned["lines"])
             return learned
         counts: Counts = {}
@@ -213,7 +215,8 @@ class DatasetPipeline:
             with report.stage("count words") as bar:
                 learn_on = texts if self._joined else [texts[index]]
                 words, different = count_words(destinations, learn_on, self._processes, bar)
-            if len(words) < different:
+            words = {word: count for word, count in words.items() if word not in self.recipe.symbols}
+            if len(words) + len(self.recipe.symbols) < different:
                 report.say(f"BPE is learned from the {len(words):,} most frequent of {different:,} words")
             merges = self.recipe.merges[index]
             with report.stage("learn BPE", "merges", merges) as bar:
@@ -293,7 +296,7 @@ class DatasetPipeline:
         prefixes = {name: self.text.folder / f"{name}.bpe{ending}" for name in counts}
         with report.stage("binarize", "tokens", tokens) as bar:
             given = self._like.dictionaries if self._like else ()
-            symbols = SentencePieces(self.text.folder / MODEL).pieces if self._lossless else ()
+            symbols = SentencePieces(self.text.folder / MODEL).pieces if self._lossless else self.recipe.symbols
             training = self.applied.folder / prefixes["train"].name
             binarize(folder, prefixes, languages, self._joined, bar, given, symbols, training)
         return {}
@@ -341,4 +344,5 @@ def _tokenizer(language: str, recipe: Recipe) -> Tokenizer:
         lowercase=recipe.lowercase,
         lowercase_first=recipe.lowercase_first,
         rules=code if tokenizer == "moses" and code != language else "",
+        symbols=recipe.symbols,
     )

@@ -4,7 +4,7 @@ import contextlib
 import os
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,8 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
         stem = out / f"train.{card.source_lang}-{card.target_lang}"
         sizes = {language: read_tokens(f"{stem}.{language}")[1] for language in pipeline.languages}
         source, target = (int(of.sum()) for of in sizes.values())
+        if symbols := pipeline.tokenizers[0].symbols:
+            card.symbols = {tag: _occurrences(out, f"{stem}.{tag}", tag, symbols) for tag in pipeline.languages}
         card.length_ratio = source / target  # γ of the training set: PosNet (Schmidt and Di Gangi, 2023) Eq. 10
         usual = {language: np.quantile(of, USUAL, method="inverted_cdf") for language, of in sizes.items()}
         card.usual_length = {language: int(length) for language, length in usual.items()}
@@ -92,6 +94,13 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
     }
     card.posnet, card.key = __version__, pipeline.goal.key
     card.save(out)
+
+
+def _occurrences(folder: Path, stem: str, language: str, symbols: Sequence[str]) -> dict[str, int]:
+    """Return how often each symbol is among the tokens of a binarized text."""
+    dictionary = Dictionary.load(folder / dictionary_file(language))
+    counts = np.bincount(read_tokens(stem)[0], minlength=len(dictionary))
+    return {symbol: int(counts[dictionary.index(symbol)]) for symbol in symbols}
 
 
 def _clear(out: Path, note: Path, names: Collection[str]) -> None:
@@ -224,7 +233,8 @@ def restoration(folder: Path, pipeline: DatasetPipeline) -> dict[str, dict[str, 
             decoded = [tokenizer.join(subwords.join(dictionary.string(line.tolist()))) for line in lines]
             text = (folder / f"{name}.{language}").read_bytes().decode().split("\n")[:-1]
             expected = [tokenizer.normalized(line) for line in text]
-            expected = [line.lower() for line in expected] if tokenizer.is_lowercase else expected
+            if tokenizer.is_lowercase:
+                expected = [tokenizer.between_symbols(str.lower, line) for line in expected]
             changed = sum(one != other for one, other in zip(decoded, expected, strict=True))
             bleu = 100.0
             if changed and is_pair:

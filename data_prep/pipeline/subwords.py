@@ -78,20 +78,27 @@ def learn_merges(words: Mapping[str, int], merges: int, path: Path, bar: Bar) ->
 
 
 def learn_pieces(
-    destinations: Path, files: Sequence[Path], pieces: int, path: Path, lines: int, lossless: bool = False
+    destinations: Path,
+    files: Sequence[Path],
+    pieces: int,
+    path: Path,
+    lines: int,
+    lossless: bool = False,
+    symbols: Sequence[str] = (),
 ) -> dict[str, int]:
     """Learn a sentencepiece BPE model from the `lines` lines that another file assigns to ``train``.
 
-    A lossless one, see :class:`posnet_fairseq.text.subwords.SentencePieces`, has a piece for each byte besides.
+    A lossless one, see :class:`posnet_fairseq.text.subwords.SentencePieces`, has a piece for each byte besides, and
+    every model one for each of the `symbols`.
     """
     lines *= len(files)
     step = max(1, -(-lines // MOST_LINES))
     texts = _training_lines(destinations, files)
-    options: dict[str, Any] = {"vocab_size": pieces, "character_coverage": 1.0}
+    options: dict[str, Any] = {"vocab_size": pieces + len(symbols), "character_coverage": 1.0}
     if lossless:
         texts = (_NOT_IN_PIECES.sub(" ", line) for line in texts)
         options = {
-            "vocab_size": pieces + BYTES,
+            "vocab_size": pieces + BYTES + len(symbols),
             "character_coverage": COVERAGE,
             "byte_fallback": True,
             "remove_extra_whitespaces": False,
@@ -105,6 +112,7 @@ def learn_pieces(
                 hard_vocab_limit=False,
                 max_sentence_length=2**30,  # longer lines would be left out silently
                 normalization_rule_name="identity",  # so that decoding restores the text
+                user_defined_symbols=list(symbols),
                 minloglevel=2,
                 **options,
             )
@@ -114,7 +122,8 @@ def learn_pieces(
                 raise UsageError(f"--pieces {pieces}: this text has more characters. Give {least} or more.") from error
             reason = str(error).split("] ")[-1] or "It is empty."
             raise UsageError(f"--pieces {pieces}: they cannot be learned from this text. {reason}") from error
-    return {"pieces": len(SentencePieces(path).pieces) - BYTES * lossless, "lines": -(-lines // step)}
+    learned = len(SentencePieces(path).pieces) - BYTES * lossless - len(symbols)
+    return {"pieces": learned, "lines": -(-lines // step)}
 
 
 def _training_lines(destinations: Path, files: Sequence[Path]) -> Iterator[str]:

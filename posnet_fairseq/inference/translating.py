@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +32,7 @@ from posnet_fairseq.shared.progress import Bar, ProgressReporter
 from posnet_fairseq.shared.results import leave_result
 from posnet_fairseq.text.plain import PlainText, iterate_text
 from posnet_fairseq.text.sentences import SplitLines, split_sentences
+from posnet_fairseq.text.tokenizers import lost_symbols
 
 WINDOW = 4000  # lines that are sorted into batches together, kept when they are finished, and in memory at once
 STREAMED = 32  # with --stream: more would be faster by little, and let the first of them wait for the last
@@ -78,6 +79,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
 
     source_language, target_language = model.vocabulary.languages
     lines, tokens, unit = 0, 0, "texts" if options.generates else "sentences"
+    lost = Counter[str]()  # lines whose translation lacks a symbol
     work = {"device": device, "dtype": dtype, **_work_of(options, model)}
     text = iterate_text(options.input)
     take: Callable[[], list[str]] = lambda: list(itertools.islice(text, WINDOW))  # noqa: E731
@@ -108,7 +110,12 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
                 output.add(window.texts, printed)
                 best = [translations[0] for translations in found if translations[0].tokens]
                 lines += len(best)
+                if not scores:
+                    pairs = zip(window.sentences, (translations[0].text for translations in found), strict=True)
+                    lost.update(symbol for pair in pairs for symbol in lost_symbols(*pair, translator.pipeline.symbols))
                 tokens += sum(len(one.tokens) - (len(one.source_tokens) if options.generates else 0) for one in best)
+    for symbol, count in lost.items():
+        say(f"{counted(count, 'line has', 'lines have')} {symbol} more often than the translation: the model lost it")
     rates = ""
     if lines:
         new = "new " * options.generates
@@ -135,6 +142,11 @@ class _Window:
     lines: list[str]
     prefixes: list[str] | None = None
     split: SplitLines | None = None
+
+    @property
+    def sentences(self) -> list[str]:
+        """Return what is translated: the lines, or their sentences."""
+        return self.split.sentences if self.split else self.lines
 
     @property
     def texts(self) -> outputs.Texts:
@@ -207,10 +219,9 @@ def _encoded(
 
 def _batches(window: _Window, translator: Translator, options: argparse.Namespace) -> Batches:
     """Return the batches of a window; refuse what cannot be translated."""
-    sentences = window.split.sentences if window.split else window.lines
     first = window.first + 1
-    numbers = window.split.numbers(first) if window.split else range(first, first + len(sentences))
-    batches = Batches(sentences, translator, options.max_tokens, options.on_long, window.prefixes, numbers)
+    numbers = window.split.numbers(first) if window.split else range(first, first + len(window.lines))
+    batches = Batches(window.sentences, translator, options.max_tokens, options.on_long, window.prefixes, numbers)
     for batch in batches:
         translator.search.check_batch(batch.sources, batch.prefixes)
     return batches

@@ -47,6 +47,7 @@ class DatasetCard(msgspec.Struct, omit_defaults=True):
     restored: dict[str, dict[str, Restored]] | None = None
     dropped: dict[str, int] | None = None  # training pairs that cleaning left out, by reason
     vocabulary: dict[str, int] | None = None  # entries of each dictionary by language, of text of one language by "all"
+    symbols: dict[str, dict[str, int]] | None = None  # that stay whole, with occurrences in training, by language
     length_ratio: float | None = None  # γ, source tokens per target token
     usual_length: dict[str, int] | None = None  # tokens that 99.9% of the training lines have at most, by language
     notes: list[str] | None = None  # sentences about the data
@@ -103,7 +104,7 @@ class DatasetCard(msgspec.Struct, omit_defaults=True):
         entries = msgspec.to_builtins(self)
         for words in entries.get("words", {}).values():
             del words["language"]  # the name of the entry
-            for name in ("rules", "normal_form"):  # unknown to earlier versions
+            for name in ("rules", "normal_form", "symbols"):  # unknown to earlier versions
                 if not words[name]:
                     del words[name]
         write_lines(Path(folder) / CARD, [json.dumps(entries, indent=2, ensure_ascii=False)])

@@ -31,6 +31,9 @@ class TextPipeline:
         """Return plain text of tokens of the target language."""
         return tokens
 
+    # That stay whole, and that both languages had in training.
+    symbols: tuple[str, ...] = ()
+
     def parts(self, line: str) -> tuple[str, str, str]:
         """Return a line's text, which is translated, between what stands before and after its translation."""
         return "", line, ""
@@ -70,8 +73,7 @@ def pipeline_of(folder: str | Path, languages: tuple[str, str]) -> Pipeline:
         card = DatasetCard.read(folder)
         if card.bpe_codes and card.sentencepiece_model:
             raise LookupError("it names both bpe_codes and a sentencepiece_model")
-        files, kind = (card.bpe_codes, Merges) if card.bpe_codes else (card.sentencepiece_model, SentencePieces)
-        if not files:
+        if not (files := card.bpe_codes or card.sentencepiece_model):
             raise LookupError("it names neither bpe_codes nor a sentencepiece_model")
         if card.words:
             if not set(languages) <= {card.source_lang, card.target_lang}:
@@ -85,11 +87,16 @@ def pipeline_of(folder: str | Path, languages: tuple[str, str]) -> Pipeline:
         else:  # text of one language
             tokenizers = [Tokenizer("", "none")] * 2
         names = [files if isinstance(files, str) else files[tokenizer.language] for tokenizer in tokenizers]
-        pieces: dict[str, Subwords] = {name: kind(companion(path, name, card)) for name in dict.fromkeys(names)}
+        pieces: dict[str, Subwords] = {}
+        for name in dict.fromkeys(names):
+            file = companion(path, name, card)
+            pieces[name] = Merges(file, tokenizers[0].symbols) if card.bpe_codes else SentencePieces(file)
         source, target = (pieces[name] for name in names)
         if not card.words and isinstance(source, SentencePieces):
             tokenizers = [Tokenizer("", source.tokenizer)] * 2
         pipeline = Pipeline(tokenizers[0], tokenizers[1], source, target)
+        counts = [(card.symbols or {}).get(language, {}) for language in languages]
+        pipeline.symbols = tuple(symbol for symbol in tokenizers[0].symbols if all(of.get(symbol) for of in counts))
         pipeline.usual_length = (card.usual_length or {}).get(languages[0])
         return pipeline
     except FileNotFoundError:
@@ -196,7 +203,7 @@ def write_rules(
         files, has_merges = card.bpe_codes or card.sentencepiece_model or "", bool(card.bpe_codes)
     rules = DatasetCard(card.dataset, source_lang=languages[0], target_lang=languages[1])
     rules.words = {language: card.words[language] for language in languages if card.words}
-    rules.usual_length = card.usual_length
+    rules.usual_length, rules.symbols = card.usual_length, card.symbols
 
     def copied(path: str, ending: str = "") -> str:
         name = f"codes{ending}.bpe" if has_merges else f"sentencepiece{ending}.model"

@@ -3,7 +3,7 @@
 import contextlib
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from posnet_fairseq.shared.errors import UsageError
@@ -16,11 +16,11 @@ _REMEMBERED = 200_000
 
 
 class Merges:
-    """BPE merges of subword-nmt, in bounded memory."""
+    """BPE merges of subword-nmt, in bounded memory. Words that are one of the `symbols` stay whole."""
 
     tokenizer = "moses"  # of text in front of them
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, symbols: Iterable[str] = ()) -> None:
         from subword_nmt.apply_bpe import BPE
 
         content = io.BytesIO(read_small(path))
@@ -30,6 +30,8 @@ class Merges:
                 self._bpe = BPE(io.TextIOWrapper(content, encoding="utf-8"))
             if not all(all(pair) for pair in self._bpe.bpe_codes):
                 raise ValueError("it is empty or has empty pieces")
+            if symbols:  # not as glossaries: these split a word that is a symbol where it has another one in it
+                self._bpe.glossaries_regex = re.compile(rf"(?:{'|'.join(map(re.escape, symbols))})\Z")
         except (SystemExit, ValueError, LookupError) as error:
             problem = complaint.getvalue().removeprefix("Error: ") or error
             raise UsageError(explain_damaged_codes(problem, path)) from error

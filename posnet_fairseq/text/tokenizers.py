@@ -1,9 +1,12 @@
 """Splitting lines into words and joining words to lines: the code that prepares data also translates."""
 
 import functools
+import itertools
+import re
 import tempfile
 import unicodedata
 import warnings
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +28,9 @@ _SPACES = "".join(filter(regex.compile(r"[\s\p{Cc}]").match, map(chr, range(0x30
 # and variation selectors are not among them: they tell words and emoji apart.
 _INVISIBLE = "\u00ad\u200b\u2060\ufeff\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _WITHOUT_INVISIBLE = dict.fromkeys(map(ord, _INVISIBLE))
+_RESERVED = ("<s>", "</s>", "<unk>", "<pad>")
+_BYTE = re.compile("<0x[0-9A-F]{2}>")  # pieces of sentencepiece's for bytes
+_MARKS = ("▁", "▅", "@@")
 _RUN_OF_SPACES = regex.compile(f"[{regex.escape(_SPACES)}]+")
 
 
@@ -57,9 +63,10 @@ class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         normal_form: before all else, ``spaces``: drop invisible characters and white space around the line, and replace
             each run of white space of any kind by a space; or ``nfkc``: Unicode's normal form NFKC, then the same; or
             "": leave the line as it is.
+        symbols: that are never split or changed, such as ``<nl>``: text between them is split as a line of its own.
 
     Raises:
-        UsageError: there is no such tokenizer or normal form.
+        UsageError: there is no such tokenizer or normal form, or a symbol cannot be one.
     """
 
     language: str = ""
@@ -71,12 +78,14 @@ class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lowercase_first: bool = False
     rules: str = ""
     normal_form: str = ""
+    symbols: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.tokenizer not in TOKENIZERS:
             raise UsageError(f"there is no tokenizer {self.tokenizer!r}. Choose one of: {', '.join(TOKENIZERS)}.")
         if self.normal_form not in NORMAL_FORMS:
             raise UsageError(f"there is no normal form {self.normal_form!r}. Choose one of: spaces, nfkc.")
+        refuse_bad_symbols(self.symbols)
 
     @property
     def is_lowercase(self) -> bool:
@@ -92,12 +101,25 @@ class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not self.normal_form:
             return line
         if self.normal_form == "nfkc":
-            line = unicodedata.normalize("NFKC", line)
+            line = self.between_symbols(lambda text: unicodedata.normalize("NFKC", text), line)
         return _RUN_OF_SPACES.sub(" ", line.translate(_WITHOUT_INVISIBLE)).strip(" ")
+
+    def between_symbols(self, function: Callable[[str], str], line: str, glue: str = "") -> str:
+        """Return a line in which a function changes the text in front of, between and behind symbols."""
+        if not self.symbols:
+            return function(line)
+        parts = enumerate(_any_of(self.symbols).split(line))
+        return glue.join(part if number % 2 else function(part) for number, part in parts)
 
     def split(self, line: str) -> str:
         """Return words of a line of plain text, between single spaces unless unchanged; "" for a blank line."""
-        line = self.normalized(line)
+        has_words = self.tokenizer not in ("none", "unchanged")
+        line = self.between_symbols(self._words, self.normalized(line), " " * has_words)
+        if self.tokenizer != "unchanged":
+            line = " ".join(line.split())
+        return "" if is_blank(line) else line
+
+    def _words(self, line: str) -> str:
         if self.straighten_apostrophes:
             line = line.replace("’", "'")
         if self.lowercase_first:
@@ -111,17 +133,42 @@ class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             line = " ".join(_jieba().cut(line))
         elif self.tokenizer == "characters":
             line = _CHARACTER.sub(r" \1 ", line)
-        if self.tokenizer != "unchanged":
-            line = " ".join(line.split())
-        if is_blank(line):
-            return ""
         return line.lower() if self.lowercase else line
 
     def join(self, words: str) -> str:
         """Return plain text of words between spaces."""
         if self.tokenizer == "moses":
-            return _sacremoses("MosesDetokenizer", self._rules).detokenize(words.split())
+            moses = _sacremoses("MosesDetokenizer", self._rules)
+            runs = itertools.groupby(words.split(), self.symbols.__contains__)
+            return " ".join(" ".join(run) if are_symbols else moses.detokenize([*run]) for are_symbols, run in runs)
         return words if self.tokenizer in ("none", "unchanged") else _SPACE_AT_CHARACTER.sub("", words)
+
+
+def lost_symbols(source: str, translation: str, symbols: Iterable[str]) -> list[str]:
+    """Return the symbols that a line has more often than its translation."""
+    return [symbol for symbol in symbols if source.count(symbol) > translation.count(symbol)]
+
+
+def refuse_bad_symbols(symbols: Sequence[str]) -> None:
+    """Refuse symbols that cannot stay whole in text, or that subwords and dictionaries have for other things."""
+    for symbol in symbols:
+        if not symbol or set(symbol) & set(_SPACES + _INVISIBLE):
+            problem = "is empty" if not symbol else "has white space or invisible characters"
+        elif symbol in _RESERVED or _BYTE.fullmatch(symbol):
+            problem = f"is reserved: sentencepiece and fairseq have {', '.join(_RESERVED)} and <0x00> to <0xFF>"
+        elif any(mark in symbol for mark in _MARKS):
+            problem = f"has a mark of subwords: {', '.join(_MARKS)}"
+        elif symbols.count(symbol) > 1:
+            problem = "is there twice"
+        else:
+            continue
+        raise UsageError(f"the symbol {symbol!r} {problem}. Give symbols such as <nl>, each once.")
+
+
+@functools.cache
+def _any_of(symbols: tuple[str, ...]) -> re.Pattern[str]:
+    """Return the pattern that splits a line at symbols, of several at one place at the longest, as sentencepiece."""
+    return re.compile(f"({'|'.join(map(re.escape, sorted(symbols, key=len, reverse=True)))})")
 
 
 def has_moses_rules(code: str) -> bool:

@@ -12,6 +12,7 @@ from posnet_fairseq.text.binary_format import read_tokens
 from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.dictionary import Dictionary
 from posnet_fairseq.text.pipeline import pipeline_of
+from posnet_fairseq.text.tokenizers import lost_symbols
 from support import archives, commands, markup
 
 PAIRS = [
@@ -197,6 +198,13 @@ BOTH = f"my.en my.de {EVERY}"
         # what is left
         ("tiny.en tiny.de --valid-every 2", "no subwords can be learned: no two letters stand together twice"),
         (f"{BOTH} --max-length 2", "no sentences are left in the train set (58 dropped, length). Check the text"),
+        (f"{BOTH} --symbols <a>,", "--symbols <a>,: the symbol '' is empty. Give symbols such as <nl>, each once"),
+        (f"{BOTH} --symbols <a>\u200b", "the symbol '<a>\\u200b' has white space or invisible characters"),
+        (f"{BOTH} --symbols <a>,</s>", "the symbol '</s>' is reserved"),
+        (f"{BOTH} --symbols {','.join(f'<symbol{n}>' for n in range(99))},<s>", "the symbol '<s>' is reserved"),
+        (f"{BOTH} --symbols <0x41>", "the symbol '<0x41>' is reserved"),
+        (f"{BOTH} --symbols a@@", "the symbol 'a@@' has a mark of subwords"),
+        (f"{BOTH} --symbols <a>,<b>,<a>", "the symbol '<a>' is there twice"),
         (f"{BOTH} --join 1", "--join 1: give 2 or more"),
         (f"{BOTH} --merges 5 6 7", "--merges 5 6 7: give one number, or"),
     ],
@@ -265,6 +273,43 @@ def test_like_another_dataset(files, tmp_path, kind):
     line = "Old ZEBRAS sleep."
     ours, theirs = (pipeline_of(folder, ("en", "de")).encode(line) for folder in (out, general))
     assert ours == theirs
+
+
+SYMBOLS = ("<2de>", "<nl>", "<nl>x", "[a|b]*", r"\d+", "&amp;", "ⅣⅣ", "A,b", "<none>")
+
+
+@pytest.mark.parametrize("subwords", ["--merges 50", "--merges 50 40", "--pieces 60"])
+def test_symbols_stay_whole(tmp_path, subwords):
+    """Alone, next to words, in lower-case text, whatever their characters mean elsewhere, and without a sentence."""
+    pairs = [
+        (f"<2de> {source}<nl>{symbol}", f"{target} {symbol}<nl>") for source, target in PAIRS for symbol in SYMBOLS[1:8]
+    ]
+    files = write_pairs(tmp_path, pairs)
+    symbols = write(tmp_path / "symbols", SYMBOLS)
+    options = ("--symbols", symbols, "--lowercase", "--normalize", "nfkc", "--valid-every", "23", "--max-ratio", "3")
+    data = make(tmp_path, "--train", *files, *options, subwords=subwords.split())
+    card, pipeline = DatasetCard.read(data), pipeline_of(data, ("en", "de"))
+    assert card.words["en"].symbols == card.words["de"].symbols == SYMBOLS
+    assert card.symbols["en"]["<2de>"] == card.sentences["train"] > card.symbols["de"]["<2de>"] == 0
+    assert pipeline.symbols == SYMBOLS[1:8]
+    for language, encode in (("en", pipeline.encode), ("de", pipeline.encode_target)):
+        dictionary = Dictionary.load(data / f"dict.{language}.txt")
+        assert set(SYMBOLS) < set(dictionary.symbols)
+        for symbol in SYMBOLS:
+            for form in ("{}", "a{}b", "a {} b", "Das {}{}. {}", "{} {}"):
+                line = form.format(*[symbol] * 3)
+                tokens = encode(line).split()
+                assert tokens.count(symbol) == form.count("{}"), (line, tokens)
+                decoded = pipeline.decode(" ".join(tokens))
+                assert decoded.count(symbol) >= form.count("{}")
+                if "pieces" in subwords:
+                    assert decoded == pipeline.target.between_symbols(str.lower, line)
+    assert lost_symbols("<nl> a <nl>", "<nl> a", pipeline.symbols) == ["<nl>"]
+    if "pieces" in subwords:
+        assert all(sides.changed == 0 for sides in card.restored["valid"].values())
+    again = make(tmp_path, "--train", *files, "--like", data, "--valid-every", "23", name="again", subwords=())
+    assert contents(again)["dict.de.txt"] == contents(data)["dict.de.txt"]
+    assert pipeline_of(again, ("en", "de")).encode("a<nl>b") == pipeline.encode("a<nl>b")
 
 
 def test_like_is_refused_where_it_cannot_be(files, tmp_path, capsys):

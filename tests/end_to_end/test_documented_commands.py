@@ -19,6 +19,7 @@ EXCEPTIONS = {
     r"bash recipes/quickstart\.sh$": "trains for minutes on downloads; its parts: tests/data_prep/test_quickstart.py, "
     "tests/recipes/test_runs.py",
     r"posnet-prepare (debian|study)\.": "downloads with apt; tests/data_prep/test_debian.py has made-up indexes",
+    r"posnet-prepare multi30k\.": "downloads; tests/data_prep/test_corpus.py::test_joined_sentences, of another corpus",
     r"python - my\.tsv ": "tests/data_prep/test_notes.py::test_the_documented_command_writes_a_plain_table",
     r"python serve\.py |curl ": "tests/docs/test_serving.py",
     r"sbatch ": "needs SLURM; tests/recipes/test_shell.py::test_slurm_starts_the_training_on_every_machine",

@@ -119,3 +119,21 @@ def test_codes_that_are_given_go_with_the_words_of_the_models_languages(tmp_path
 def test_a_card_of_other_languages_is_refused(data, languages):
     with pytest.raises(UsageError, match="says how en and de are split into tokens, and the model"):
         pipeline_of(data[0], languages)
+
+
+def test_lost_symbols_are_noted(tmp_path, capsys):
+    """Those that both languages had in training; an untrained model writes none."""
+    sides = zip(*archives.sentences("en", "de", 60, 1), strict=True)
+    files = [tmp_path / "train.en", tmp_path / "train.de"]
+    for path, lines_of_side, form in zip(files, sides, ("<2de> {}<nl>\n", "{}<nl>\n"), strict=True):
+        path.write_text("".join(map(form.format, lines_of_side)))
+    data, text = tmp_path / "data", tmp_path / "text"
+    prepare(
+        ["corpus", "--train", *map(str, files), "--valid-every", "9", "--pieces", "90", "--max-ratio", "9"]
+        + ["--symbols", "<2de>,<nl>,<x>", "--workers", "1", "--out", str(data)]
+    )
+    text.write_text("<2de> The cat<nl> sleeps\n\nA cat\n<x>\n")
+    path = model(tmp_path / "model.pt", data, ("en", "de"))
+    translate.main([str(path), "--input", str(text), "--output", str(tmp_path / "out"), "--max-len-b", "5"])
+    notes = [line for line in capsys.readouterr().err.splitlines() if "more often than the translation" in line]
+    assert notes == ["posnet-translate: 1 line has <nl> more often than the translation: the model lost it"]
