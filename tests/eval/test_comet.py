@@ -191,7 +191,7 @@ def test_weights_of_another_shape_are_refused(copy):
     assert "does not fit the model's configuration: size mismatch for estimator" in refusal(copy)
 
 
-@pytest.mark.parametrize("share", [0, 0.001, 0.5, 0.999])
+@pytest.mark.parametrize("share", [0, 0.5, 0.999])
 def test_a_cut_checkpoint_is_refused(copy, share):
     data = checkpoint(copy).read_bytes()
     checkpoint(copy).write_bytes(data[: int(share * len(data))])
@@ -200,7 +200,7 @@ def test_a_cut_checkpoint_is_refused(copy, share):
 
 def test_scrambled_checkpoints_are_refused(copy):
     data, generator = checkpoint(copy).read_bytes(), random.Random(1)
-    for _ in range(200):
+    for _ in range(50):
         scrambled = bytearray(data)
         for _ in range(10):
             scrambled[generator.randrange(600)] = generator.randrange(256)
@@ -249,9 +249,8 @@ def test_the_encoder_may_be_elsewhere(copy, encoder, tmp_path):
 
 
 @pytest.mark.usefixtures("no_hub")
-@pytest.mark.parametrize("name", ["Unbabel/wmt20-comet-da", "wmt20-comet-da"])
-def test_a_hub_that_cannot_be_reached(name, capfd):
-    said = refusal(name)
+def test_a_hub_that_cannot_be_reached(capfd):
+    said = refusal("wmt20-comet-da")
     assert said.startswith("Unbabel/wmt20-comet-da is neither a local folder nor complete in the Hugging Face cache")
     assert "huggingface-cli download Unbabel/wmt20-comet-da --include hparams.yaml checkpoints/model.ckpt where" in said
     assert "copy models--Unbabel--wmt20-comet-da from ~/.cache/huggingface/hub there to " in said
