@@ -78,6 +78,9 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
         source, target = (int(of.sum()) for of in sizes.values())
         if symbols := pipeline.tokenizers[0].symbols:
             card.symbols = {tag: _occurrences(out, f"{stem}.{tag}", tag, symbols) for tag in pipeline.languages}
+            absent = [symbol for symbol in symbols if not any(counts[symbol] for counts in card.symbols.values())]
+            if absent:
+                card.notes = [*(card.notes or ()), f"symbols that the training text lacks: {', '.join(absent)}"]
         card.length_ratio = source / target  # γ of the training set: PosNet (Schmidt and Di Gangi, 2023) Eq. 10
         usual = {language: np.quantile(of, USUAL, method="inverted_cdf") for language, of in sizes.items()}
         card.usual_length = {language: int(length) for language, length in usual.items()}

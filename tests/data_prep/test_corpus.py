@@ -291,6 +291,7 @@ def test_symbols_stay_whole(tmp_path, subwords):
     card, pipeline = DatasetCard.read(data), pipeline_of(data, ("en", "de"))
     assert card.words["en"].symbols == card.words["de"].symbols == SYMBOLS
     assert card.symbols["en"]["<2de>"] == card.sentences["train"] > card.symbols["de"]["<2de>"] == 0
+    assert "symbols that the training text lacks: <none>" in card.notes
     assert pipeline.symbols == SYMBOLS[1:8]
     for language, encode in (("en", pipeline.encode), ("de", pipeline.encode_target)):
         dictionary = Dictionary.load(data / f"dict.{language}.txt")
