@@ -21,6 +21,7 @@ def test_the_likeliest_of_one_is_greedy_search():
     greedy = search([model], sources, beam=1)
     assert_same(search([model], sources, beam=1, sampling=True, sampling_topk=1), greedy)
     assert_same(search([model], sources, beam=1, sampling=True, sampling_topp=1e-6), greedy)
+    assert_same(search([model], sources, beam=1, sampling=True, sampling_epsilon=1), greedy)
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,8 @@ def test_the_likeliest_of_one_is_greedy_search():
         ({"sampling_topk": 2}, [4 / 7, 0, 0, 0, 3 / 7]),
         ({"sampling_topp": 0.62}, [4 / 7, 0, 0, 0, 3 / 7]),
         ({"sampling_topp": 0.64}, [0.4 / 0.95, 0, 0, 0.25 / 0.95, 0.3 / 0.95]),
+        ({"sampling_epsilon": 0.05}, [0.4 / 0.95, 0, 0, 0.25 / 0.95, 0.3 / 0.95]),
+        ({"sampling_epsilon": 0.24}, [4 / 7, 0, 0, 0, 3 / 7]),
     ],
     ids=str,
 )

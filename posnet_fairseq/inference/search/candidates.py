@@ -1,6 +1,7 @@
 """The continuations that a step of the search goes on with: the best, or some that are drawn."""
 
 import hashlib
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -72,7 +73,11 @@ class Sampler:
     """Draw continuations, with random numbers that depend on the seed, the source and the step only."""
 
     def __init__(self, sources: Sequence[Tensor], settings: SearchSettings, steps: int, device: torch.device) -> None:
-        self._topk, self._topp = settings.sampling_topk, settings.sampling_topp
+        self._topk, self._topp, self._epsilon = (
+            settings.sampling_topk,
+            settings.sampling_topp,
+            settings.sampling_epsilon,
+        )
         drawn = []
         for source in sources:
             digest = hashlib.blake2b(repr((settings.seed, source.tolist())).encode(), digest_size=8).digest()
@@ -107,6 +112,9 @@ class Sampler:
             best, ids, _ = best_candidates(each, each.new_zeros(len(each), 1), self._topk)
             shape = (*log_probabilities.shape[:2], -1)
             return best.view(shape), ids.view(shape)
+        if self._epsilon:
+            least = log_probabilities.amax(dim=2, keepdim=True).clamp(max=math.log(self._epsilon))
+            return log_probabilities.masked_fill(log_probabilities < least, -torch.inf), None
         if self._topp == 1:
             return log_probabilities, None
         likely, ids = log_probabilities.sort(dim=2, descending=True)

@@ -26,6 +26,7 @@ class SearchArguments(TypedDict, total=False):
     sampling: bool
     sampling_topk: int
     sampling_topp: float
+    sampling_epsilon: float
     seed: int
 
 
@@ -53,6 +54,8 @@ class SearchSettings:
         sampling_topk: sample from this number of most probable tokens; 0 for all.
         sampling_topp: sample from the smallest set of most probable tokens whose probabilities sum to at least this; 1
             for all.
+        sampling_epsilon: sample from the tokens of at least this probability, or the most probable one if there are
+            none: ε-sampling, Hewitt et al. (2022); 0 for all.
         seed: of the random numbers. What is drawn for a source depends on the seed and the source, not on its batch.
     """
 
@@ -73,6 +76,9 @@ class SearchSettings:
         *(1.0, 0.000001, 1),
         "sample from the fewest most probable tokens whose probabilities sum to at least this; 1 for all",
     )
+    sampling_epsilon: float = _setting(
+        *(0.0, 0, 1), "sample from the tokens of at least this probability, such as 0.02; 0 for all"
+    )
     seed: int = _setting(1, 0, 2**63 - 1, "random seed of --sampling; equal lines get equal samples")
 
     def __post_init__(self) -> None:
@@ -83,15 +89,12 @@ class SearchSettings:
                 check_range(option(name), value, least, most, whole=isinstance(default, int))
             elif not isinstance(value, bool):
                 raise UsageError(f"{option(name)} {value!r:.50}: give True or False.")
-        for name in ("sampling_topk", "sampling_topp"):
-            if getattr(self, name) != SETTINGS[name].default and not self.sampling:
-                raise UsageError(
-                    f"{option(name)} {getattr(self, name)}: beam search does not read it. Give {option('sampling')} "
-                    "too."
-                )
-        if self.sampling_topk and self.sampling_topp < 1:
-            names = option("sampling_topk"), option("sampling_topp")
-            raise UsageError(f"{names[0]} {self.sampling_topk} and {names[1]} {self.sampling_topp}: give one of them.")
+        cuts = ("sampling_topk", "sampling_topp", "sampling_epsilon")
+        given = [f"{option(name)} {value}" for name in cuts if (value := getattr(self, name)) != SETTINGS[name].default]
+        if given and not self.sampling:
+            raise UsageError(f"{given[0]}: beam search does not read it. Give {option('sampling')} too.")
+        if len(given) > 1:
+            raise UsageError(f"{' and '.join(given)}: give one of them.")
 
     def check_words(self, number: int, where: str = "the target dictionary has {} entries", advice: str = "") -> None:
         """Refuse to search among no more words than there are hypotheses or samples: `where` there is this `number`."""
