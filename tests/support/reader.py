@@ -30,7 +30,7 @@ GIVEN |= dict.fromkeys(("data/test", "a1", "a2", "b1", "c1"), 5)
 GIVEN |= {f"runs/wmt14.en-de/{name}_base_s1/test": 5 for name in ("transformer", "shaw", "rposnet")}
 
 # Words that stand for others.
-PLACEHOLDERS = {"MIXER": "rposnet", "...": "8"}
+PLACEHOLDERS = {"MIXER": "rposnet"}
 
 # What is put behind commands that match a pattern: of an option that comes twice, the last value counts. A command that
 # lacks an option it needs does not get it here.
