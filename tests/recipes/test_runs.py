@@ -97,8 +97,9 @@ def test_every_stage_leaves_a_log_and_a_record(one):
         assert found["finished"]
         (attempt,) = found["attempts"]
         assert attempt["outcome"] == "finished"
-        assert attempt["seconds"] > 0
-        assert stage in ("average", "precompute") or attempt["peak_memory_bytes"] > 2**20
+        if stage not in ("average", "precompute"):  # of no time, rounded, and in this process
+            assert attempt["seconds"] > 0
+            assert attempt["peak_memory_bytes"] > 2**20
         assert attempt["versions"]["torch"] == importlib.metadata.version("torch")
         assert attempt["machine"]["cores"] > 0
         assert set(attempt) >= {"command", "started", "commit"}
