@@ -68,7 +68,7 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
     like = "reuse the tokenizers, subwords and dictionaries of this dataset, as for fine-tuning"
     parser.add_argument("--like", type=a_path, metavar="DATA", help=like)
     symbols = "symbols that are never split: a file with one a line, or a list such as '<2de>,<nl>'"
-    parser.add_argument("--symbols", type=path_text, metavar="FILE|LIST", help=symbols)
+    parser.add_argument("--symbols", metavar="FILE|LIST", help=symbols)
     _add_recipe(parser, OWN_PAIRS)
 
 

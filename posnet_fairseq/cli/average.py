@@ -30,7 +30,7 @@ def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-average."""
     from posnet_fairseq.inference.averaging import write_average
 
-    notes, lines = write_average(Path(options.folder), options.num, Path(options.out), given_settings(options))
+    notes, lines = write_average(Path(options.folder), options.num, options.out, given_settings(options))
     for note in notes:
         print(f"posnet-average: {note}", file=sys.stderr)
     print("\n".join(lines))

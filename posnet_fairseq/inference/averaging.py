@@ -38,7 +38,7 @@ class SavedCheckpoint:
 
 
 def write_average(
-    folder: Path, number: int, out: Path, search: Mapping[str, Any], before_each: Callable[[], None] = lambda: None
+    folder: Path, number: int, out: str | Path, search: Mapping[str, Any], before_each: Callable[[], None] = lambda: None
 ) -> tuple[list[str], list[str]]:
     """Write the mean of checkpoints of a run's folder, with search settings to record; return remarks, and its lines.
 
@@ -47,7 +47,8 @@ def write_average(
     SearchSettings(**search)  # refuses what no search takes
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such directory. Give the --save-dir of a run.")
-    if is_name_of_training(out.name) and out.parent.is_dir() and out.parent.samefile(folder):
+    place = Path(out)
+    if is_name_of_training(place.name) and place.parent.is_dir() and place.parent.samefile(folder):
         raise UsageError(f"--out {out} is the name of a checkpoint of the training itself. Give another name.")
     run = numbered_checkpoints(folder)
     checkpoints.check_output(out, "--out", [checkpoint.path for checkpoint in run])
@@ -62,7 +63,7 @@ def write_average(
         )
     if search:
         state["extra_state"][ENTRY] = dict(search)
-    checkpoints.write_checkpoint(state, out)
+    checkpoints.write_checkpoint(state, place)
     lines = []
     for checkpoint in chosen:
         valid = "" if checkpoint.valid is None else f", validation {checkpoint.metric} {checkpoint.valid:.4f}"

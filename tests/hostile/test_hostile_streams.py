@@ -28,6 +28,7 @@ PRINTING = {
     "posnet-length-ratio": "posnet-length-ratio data",
     "posnet-mixers": "posnet-mixers rposnet",
     "posnet-prepare": "posnet-prepare --list",
+    "posnet-rerank": "posnet-rerank candidates --utility bleu",
     "posnet-score": SCORE,
     "posnet-translate": TRANSLATE,
 }
@@ -44,8 +45,9 @@ ELSEWHERE = {"posnet-run"}  # starts the others: tests/recipes
 
 @pytest.fixture
 def folder(folder):
-    """With a log of a training."""
+    """With a log of a training, and candidates for two lines."""
     write("log/train.log", training_log())(folder)
+    write("candidates", "0 ||| a b ||| -0.100000\n1 ||| c ||| -0.100000\n")(folder)
     return folder
 
 

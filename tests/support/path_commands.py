@@ -36,6 +36,7 @@ class Given:
 # Paths by their names in command lines, which have them in braces. A command may give others.
 PATHS = {
     "cache": Given(CACHE, "scores.sqlite"),
+    "candidates": Given(TEXT, "candidates"),
     "checkpoint": Given(CHECKPOINT, "model.pt"),
     "checkpoints": Given(CHECKPOINT, "model.pt"),
     "codes": Given(FILE, "codes"),
@@ -119,6 +120,7 @@ COMMANDS = [
         quick=False,
     ),
     Command(f"{_TRANSLATE} --data {{data}} --shortlist {{shortlist}}"),
+    Command("posnet-rerank {candidates} --utility bleu --output {output}"),
     Command(
         "posnet-export {checkpoint} --out {out} --shortlist-from {data}", quick=False, out=Given(NEW_FOLDER, "model")
     ),
