@@ -38,7 +38,11 @@ class SavedCheckpoint:
 
 
 def write_average(
-    folder: Path, number: int, out: str | Path, search: Mapping[str, Any], before_each: Callable[[], None] = lambda: None
+    folder: Path,
+    number: int,
+    out: str | Path,
+    search: Mapping[str, Any],
+    before_each: Callable[[], None] = lambda: None,
 ) -> tuple[list[str], list[str]]:
     """Write the mean of checkpoints of a run's folder, with search settings to record; return remarks, and its lines.
 
