@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -165,6 +166,11 @@ def _recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[st
     if "normalize" in given:
         given["normal_form"] = given.pop("normalize").removeprefix("none")
     chosen = replace(default, **given)
+    if chosen.join > 1 and chosen.lowercase_first:
+        raise UsageError(
+            f"--join {chosen.join}: {options.dataset} makes text lower case before it is tokenized, which leaves "
+            "periods within a line at their words, unlike at its end. Take the dataset in its own case."
+        )
     if len(chosen.merges) > 2:
         raise UsageError(f"--merges {' '.join(map(str, chosen.merges))}: give one number, or one for each language.")
     if chosen.min_length > chosen.max_length:
@@ -219,8 +225,11 @@ def _sides(name: str, paths: Sequence[Path]) -> Iterator[tuple[Path, int]]:
 
 def _symbols(text: str) -> tuple[str, ...]:
     """Return the symbols in a file, one a line, or in a list with commas between."""
-    symbols = tuple(iterate_lines(text) if os.path.exists(text) else text.split(","))
+    is_file = os.path.exists(text)
+    symbols = tuple(iterate_lines(text) if is_file else text.split(","))
     with about(f"--symbols {text}"):
+        if not is_file and re.fullmatch(r"[\w./~-]+\.\w+", text):
+            raise UsageError("there is no such file. Give the name of a file, or symbols such as <nl>.")
         refuse_bad_symbols(symbols or ("",))  # an empty file has none
     return symbols
 
@@ -263,7 +272,7 @@ def _of_corpus(options: argparse.Namespace, stages: Path, card: DatasetCard) -> 
     languages = _languages(options, sets)
     of_bpe = Recipe(normal_form=OWN_PAIRS.normal_form)
     default = of_bpe if options.merges or options.tokenizer else OWN_PAIRS  # options of BPE ask for it
-    if options.symbols:
+    if options.symbols is not None:
         options.symbols = _symbols(options.symbols)
     recipe = _recipe(options, default, languages, "valid" in sets)
     like = Vocabulary.read(options.like, languages) if options.like else None

@@ -147,6 +147,7 @@ def main(options: argparse.Namespace) -> None:
     if asked.note:
         report.say(asked.note)
     with exclusive_lock(stages):
+        perform_pending(pipeline.applied, report)  # the card tells of it
         perform_pending(pipeline.text, report)  # its files are published, too
         perform_pending(pipeline.goal, report)
         publish(out, pipeline, asked.card)

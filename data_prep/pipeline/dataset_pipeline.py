@@ -271,6 +271,8 @@ class DatasetPipeline:
         for name in copied:
             for path in (*self._paths(self.applied.folder, name), *self._paths(self.applied.folder, f"{name}.bpe")):
                 shutil.copy2(path, folder / path.name)
+            if (documents := self.applied.folder / f"{name}.documents").exists():
+                shutil.copy2(documents, folder / documents.name)
         joined = {name: copied.get(name, name) for name in self.applied.counts}
         for name, target in joined.items():
             long_texts = self._paths(folder, target)

@@ -102,7 +102,10 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
 def _occurrences(folder: Path, stem: str, language: str, symbols: Sequence[str]) -> dict[str, int]:
     """Return how often each symbol is among the tokens of a binarized text."""
     dictionary = Dictionary.load(folder / dictionary_file(language))
-    counts = np.bincount(read_tokens(stem)[0], minlength=len(dictionary))
+    tokens, size = read_tokens(stem)[0], 10**7  # counting makes 8 bytes of each
+    counts = np.zeros(len(dictionary), int)
+    for start in range(0, len(tokens), size):
+        counts += np.bincount(tokens[start : start + size], minlength=len(dictionary))
     return {symbol: int(counts[dictionary.index(symbol)]) for symbol in symbols}
 
 

@@ -1,5 +1,6 @@
 """Readers of the formats that corpora come in, sets of sentence pairs, and the stages that read the user's files."""
 
+import contextlib
 import itertools
 import random
 import re
@@ -173,7 +174,9 @@ def _told(shift: Shift, paths: Sequence[Path]) -> str:
 
 def _unit(path: Path) -> str:
     """Return what the numbers of a file's sentences count."""
-    return "segment" if is_markup(path) else "line"
+    with contextlib.suppress(UsageError):  # of a first line that is no text, and was repaired
+        return "segment" if is_markup(path) else "line"
+    return "line"
 
 
 def add_oddities(odd: dict[str, dict[str, Any]], oddities: Oddities, path: Path) -> None:

@@ -7,6 +7,7 @@ from posnet_fairseq.inference.search.search_settings import SETTINGS, SearchSett
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import path_text
+from posnet_fairseq.text.sentences import check_splitter
 
 # What is said of single translations.
 _OF_ONE_SENTENCE = ("prefix", "score_translations", "nbest", "print_alignment", "per_token", "json")
@@ -107,6 +108,8 @@ def main(options: argparse.Namespace) -> None:
                 f"--split-sentences with {flag(name)}: a line has several translations, which are joined. Leave one of "
                 "the two out."
             )
+    if options.split_sentences:
+        check_splitter()
     from posnet_fairseq.inference.translating import translate
 
     translate(options)

@@ -120,7 +120,7 @@ class SearchableModel:
         translations = batches.in_order(map(translator.translate, batches))
         shaped: list[Any] = translations if nbest is not None else [best.text for best, *_ in translations]
         if lines_of:
-            shaped = list(lines_of.joined(shaped, target_language))
+            shaped = list(lines_of.joined(shaped, "" if self.options.pretokenized else target_language))
         return shaped[0] if isinstance(lines, str) else shaped
 
 

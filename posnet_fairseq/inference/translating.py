@@ -78,6 +78,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     printing = Printing(options.nbest, options.print_alignment, options.json, options.per_token, scores)
 
     source_language, target_language = model.vocabulary.languages
+    spaced_as = "" if options.pretokenized else target_language  # tokens always have spaces between them
     lines, tokens, unit = 0, 0, "texts" if options.generates else "sentences"
     lost = Counter[str]()  # lines whose translation lacks a symbol
     work = {"device": device, "dtype": dtype, **_work_of(options, model)}
@@ -103,7 +104,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
         with ProgressReporter().bar("scoring" if scores else "translating", unit) as bar:
             for window, found in search(itertools.chain(first, windows), bar):
                 if window.split:
-                    printed = list(window.split.joined([one.text for one, *_ in found], target_language))
+                    printed = list(window.split.joined([one.text for one, *_ in found], spaced_as))
                 else:
                     of_lines = itertools.starmap(printing.lines, enumerate(found, window.first))
                     printed = list(itertools.chain.from_iterable(of_lines))
@@ -111,11 +112,16 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
                 best = [translations[0] for translations in found if translations[0].tokens]
                 lines += len(best)
                 if not scores:
-                    pairs = zip(window.sentences, (translations[0].text for translations in found), strict=True)
+                    pairs = [
+                        (source, one.text)
+                        for source, (one, *_) in zip(window.sentences, found, strict=True)
+                        if one.tokens
+                    ]
                     lost.update(symbol for pair in pairs for symbol in lost_symbols(*pair, translator.pipeline.symbols))
                 tokens += sum(len(one.tokens) - (len(one.source_tokens) if options.generates else 0) for one in best)
     for symbol, count in lost.items():
-        say(f"{counted(count, 'line has', 'lines have')} {symbol} more often than the translation: the model lost it")
+        have = counted(count, f"{unit.removesuffix('s')} has", f"{unit} have")
+        say(f"{have} {symbol} more often than the translation: the model lost it")
     rates = ""
     if lines:
         new = "new " * options.generates

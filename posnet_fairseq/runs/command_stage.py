@@ -21,6 +21,7 @@ from typing import Any, TextIO
 from posnet_fairseq.runs import earlier_records
 from posnet_fairseq.shared.common_options import FAIRSEQS
 from posnet_fairseq.shared.errors import UsageError, last_error
+from posnet_fairseq.shared.failures import explain
 from posnet_fairseq.shared.processes import repaired, start
 from posnet_fairseq.shared.progress import Bar, ProgressReporter, shown
 from posnet_fairseq.shared.records import Record, are_intact, describe, installed_versions, read_json
@@ -203,6 +204,8 @@ class CommandStage:
         except BaseException as error:
             log.write(f"error: {error}\n")
             failed = isinstance(error, Exception) and not isinstance(error, InterruptedError)
+            if failed and explain(error) is None:
+                return f"{type(error).__name__}: {error}", None, {}
             return "failed" if failed else "interrupted", error, {}
         return "finished", None, {}
 

@@ -41,6 +41,8 @@ def updated(before: Mapping[str, str], now: Mapping[str, Any]) -> Mapping[str, A
             texts["--mixer"], _, texts["--size"] = value.rpartition("_")
         elif name in now:
             texts[name] = value.replace(" ", ",") if name == "--metrics" else value
+            if {value, now[name]} <= {*_METHOD.get(name, ())}:  # which were recorded as the same
+                texts[name] = now[name]
         elif name in _RENAMED:
             texts[_RENAMED[name]] = value
         elif name not in _GIVEN and value not in _METHOD.get(name, ()):
@@ -57,6 +59,12 @@ def decoding_speed(log: str) -> float | None:
     """Return sentences a second by the log of posnet-translate; None if there were none to translate."""
     rates = re.findall(r"sentences? in .* s, ([\d.]+) sentences", log)
     return float(rates[-1]) if rates else None
+
+
+def table_of_scores(log: str, test_set: str) -> str:
+    """Return the table in a log of posnet-score, which had more in front of it, and the report's place behind it."""
+    table = log[max(0, log.find(f"{test_set}, ")) :]
+    return re.sub(r"^report: .*\n", "", table, flags=re.M)
 
 
 def perplexity(log: Path) -> float:

@@ -125,7 +125,9 @@ def figures(run: Path) -> tuple[str, str, str, str]:
     log, (*_, attempt) = run / "train.log", Record(run / "eval.json").content["attempts"]
     parameters = Model.of(run / "checkpoints" / "checkpoint_best.pt").parameters
     test = attempt["result"]["perplexity"] if "result" in attempt else earlier_records.perplexity(run / "eval.log")
-    return f"{parameters / 1e6:.2f}M", f"{training_speed(log):,.0f}", f"{best_validation(log)[0]:.1f}", f"{test:.1f}"
+    speed = training_speed(log)
+    shown_speed = "" if speed is None else f"{speed:,.0f}"
+    return f"{parameters / 1e6:.2f}M", shown_speed, f"{best_validation(log)[0]:.1f}", f"{test:.1f}"
 
 
 def print_figures(seed: int, runs: Sequence[Path]) -> None:

@@ -18,6 +18,7 @@ from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.runs import commands
 from posnet_fairseq.runs.command_stage import CommandStage, Work, do, last_attempt
 from posnet_fairseq.runs.devices import Device, find_device
+from posnet_fairseq.runs.earlier_records import table_of_scores
 from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings, TranslationData
 from posnet_fairseq.runs.training import GROWING, train
 from posnet_fairseq.shared.errors import UsageError, counted, flag, option, visible
@@ -132,6 +133,7 @@ class Run:
             from posnet_fairseq.inference.precomputing import write_precomputed
 
             self._limit_threads()
+            self.work.refuse_stopped()
             return write_precomputed(str(path), str(out), or_copy=True)
 
         return self.stage("precompute", path.name, out.name, command, {}, task)
@@ -189,7 +191,7 @@ class Run:
                 self.stage(stage_of("score", name), translation, made, command, settings.recorded("score"))
             )
         for name in data.test_sets if not settings.dry_run else ():
-            print(last_attempt(settings.run / f"{stage_of('score', name)}.log"), end="")
+            print(table_of_scores(last_attempt(settings.run / f"{stage_of('score', name)}.log"), name), end="")
             report = shown(settings.run / stage_of("report", name))
             print(f"report: {report}/report.html has the signatures ({BESIDE})", flush=True)
         return all(were_done)

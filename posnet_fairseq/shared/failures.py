@@ -202,7 +202,8 @@ def install_hook() -> None:
             previous(kind, error, traceback)
             return
         print(f"posnet: error: {visible(sentence)}", file=sys.stderr)
-        leave_result(diverged=any(isinstance(cause, FloatingPointError) for cause in _causes(error)))
+        if any(isinstance(cause, FloatingPointError) for cause in _causes(error)):
+            leave_result(diverged=True)
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()

@@ -73,7 +73,8 @@ def read_candidates(path: str | Path) -> Iterator[list[str]]:
     """Yield the candidates of each line, best first, of what posnet-translate printed with --nbest or --json."""
     number, texts = 0, list[str]()
     for place, line in enumerate(iterate_lines(path), 1):
-        of_line, text = _text_of(line)
+        with about(f"{input_name(path)}, line {place:,}"):
+            of_line, text = _text_of(line)
         if text is None or of_line not in (number, number + 1) or (of_line > number and not texts):
             raise UsageError(
                 f"{input_name(path)}, line {place:,}, is no candidate for line {number} or {number + 1} of the source, "

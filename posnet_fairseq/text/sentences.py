@@ -47,17 +47,22 @@ class SplitLines:
             yield "".join(spaced) + last
 
 
+def check_splitter() -> None:
+    """Raise a UsageError if the package that splits is not installed."""
+    if not installed_versions("sentencex"):
+        raise UsageError(
+            f"{option('split_sentences')} needs the package sentencex, which is not installed. "
+            f"{how_to_install('sentences')}"
+        )
+
+
 def split_sentences(lines: Sequence[str], language: str) -> SplitLines:
     """Split lines into sentences, by the rules of the package sentencex for a language, such as ``pt-BR``.
 
     Raises:
         UsageError: the package is not installed.
     """
-    if not installed_versions("sentencex"):
-        raise UsageError(
-            f"{option('split_sentences')} needs the package sentencex, which is not installed. "
-            f"{how_to_install('sentences')}"
-        )
+    check_splitter()
     from sentencex import segment
 
     of_lines = [list(segment(code_of(language), line)) or [line] for line in lines]

@@ -199,6 +199,7 @@ BOTH = f"my.en my.de {EVERY}"
         ("tiny.en tiny.de --valid-every 2", "no subwords can be learned: no two letters stand together twice"),
         (f"{BOTH} --max-length 2", "no sentences are left in the train set (58 dropped, length). Check the text"),
         (f"{BOTH} --symbols <a>,", "--symbols <a>,: the symbol '' is empty. Give symbols such as <nl>, each once"),
+        (f"{BOTH} --symbols no/such.txt", "--symbols no/such.txt: there is no such file. Give the name of a file, or"),
         (f"{BOTH} --symbols <a>\u200b", "the symbol '<a>\\u200b' has white space or invisible characters"),
         (f"{BOTH} --symbols <a>,</s>", "the symbol '</s>' is reserved"),
         (f"{BOTH} --symbols {','.join(f'<symbol{n}>' for n in range(99))},<s>", "the symbol '<s>' is reserved"),

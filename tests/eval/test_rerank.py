@@ -46,6 +46,7 @@ def test_outputs_of_several_systems_are_joined(tmp_path):
         ("0 ||| a ||| -0.100000\n2 ||| b ||| -0.100000\n", "line 2, is no candidate for line 0 or 1 of the source"),
         ("1 ||| a ||| -0.100000\n", "line 1, is no candidate for line 0 or 1 of the source"),
         ("a plain text\n", "line 1, is no candidate for line 0"),
+        ('{"line": 0, "text": "a", "score": -1}\n{"line": 0, "text": "', "candidates, line 2: it is no JSON"),
     ],
 )
 def test_what_is_no_list_of_candidates_is_refused(tmp_path, capsys, content, sentence):

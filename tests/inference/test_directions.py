@@ -136,4 +136,4 @@ def test_lost_symbols_are_noted(tmp_path, capsys):
     path = model(tmp_path / "model.pt", data, ("en", "de"))
     translate.main([str(path), "--input", str(text), "--output", str(tmp_path / "out"), "--max-len-b", "5"])
     notes = [line for line in capsys.readouterr().err.splitlines() if "more often than the translation" in line]
-    assert notes == ["posnet-translate: 1 line has <nl> more often than the translation: the model lost it"]
+    assert notes == ["posnet-translate: 1 sentence has <nl> more often than the translation: the model lost it"]
