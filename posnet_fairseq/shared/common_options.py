@@ -35,6 +35,8 @@ def parsed_by(
         parser.add_argument("--version", action=_Version, help=what)
         _add_common(parser, has_mixers)
         parser.set_defaults(quiet=False)
+        # argparse's own is silent about a full disk or a missing reader where the text is longer than a buffer.
+        vars(parser)["print_help"] = lambda file=None: print(parser.format_help(), end="", file=file)
         return parser
 
     def decorate(main: Callable[[argparse.Namespace], None]) -> Callable[..., None]:
