@@ -5,7 +5,6 @@ from pathlib import Path
 
 from posnet_eval.minimum_bayes_risk import UTILITIES, best_candidates, check_utility
 from posnet_fairseq.shared.common_options import parsed_by
-from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.files import a_path, check_place, check_stdout, print_lines, write_lines
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.text.plain import read_candidates
@@ -37,13 +36,7 @@ def main(options: argparse.Namespace) -> None:
         check_stdout()
     else:
         check_place(options.output, "--output", options.candidates)
-    systems = [list(read_candidates(path)) for path in options.candidates]
-    if len({len(lines) for lines in systems}) > 1:
-        of_each = (
-            f"{path} has {counted(len(lines), 'line')}" for path, lines in zip(options.candidates, systems, strict=True)
-        )
-        raise UsageError(f"{', '.join(of_each)}. Give candidates for the same lines.")
-    lines = [[text for texts in of_line for text in texts] for of_line in zip(*systems, strict=True)]
+    lines = read_candidates(*options.candidates)
     report = ProgressReporter()
     with report.stage("rerank", total=len(lines)) as bar:
         chosen = list(bar.over(best_candidates(lines, options.utility)))

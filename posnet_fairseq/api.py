@@ -17,6 +17,7 @@ from posnet_fairseq.inference.search.search_settings import SETTINGS, SearchArgu
 from posnet_fairseq.inference.searchable import SearchableModel, load_searchable
 from posnet_fairseq.inference.translation import Translation
 from posnet_fairseq.shared.errors import UsageError, called_from_python, option, refuse_unknown_arguments
+from posnet_fairseq.text.sentences import check_splitting
 
 __all__ = ["Translation", "TranslationModel", "load"]
 
@@ -114,12 +115,8 @@ class TranslationModel(SearchableModel):
                 )
             if not isinstance(split_sentences, bool):
                 raise UsageError(f"{option('split_sentences')} {split_sentences!r:.50}: give True or False.")
-            others = {"nbest": nbest, "prefix": prefix}
-            if split_sentences and (beside := [option(name) for name, value in others.items() if value is not None]):
-                raise UsageError(
-                    f"{option('split_sentences')} with {beside[0]}: a line has several translations, which are joined. "
-                    "Leave one of the two out."
-                )
+            if split_sentences:
+                check_splitting({"nbest": nbest, "prefix": prefix})
             return self.results(lines, settings, nbest, max_tokens, on_long, prefix, attention, split=split_sentences)
 
     @overload

@@ -166,9 +166,9 @@ class DatasetPipeline:
         report: ProgressReporter,
         lines: int | None = None,
     ) -> Counts:
-        """Write files of a set that a function makes of the lines of others, as many as were read unless it is given.
+        """Apply a function to the lines of a set's files, and write its results to other files; return its counts.
 
-        Return its counts.
+        `lines` is their number. Default: that of the lines that were read.
         """
         note = targets[0].with_name(f"{name}{PROGRESS}")
         with report.stage(f"{what} {name}", total=self._lines(name) if lines is None else lines) as bar:

@@ -7,7 +7,7 @@ from posnet_fairseq.inference.search.search_settings import SETTINGS, SearchSett
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import path_text
-from posnet_fairseq.text.sentences import check_splitter
+from posnet_fairseq.text.sentences import check_splitting
 
 # What is said of single translations.
 _OF_ONE_SENTENCE = ("prefix", "score_translations", "nbest", "print_alignment", "per_token", "json")
@@ -102,14 +102,8 @@ def main(options: argparse.Namespace) -> None:
                 f"--score-translations {options.score_translations} with {flag(name)}: nothing is searched for. Leave "
                 "one of the two out."
             )
-    for name in _OF_ONE_SENTENCE if options.split_sentences else ():
-        if getattr(options, name):
-            raise UsageError(
-                f"--split-sentences with {flag(name)}: a line has several translations, which are joined. Leave one of "
-                "the two out."
-            )
     if options.split_sentences:
-        check_splitter()
+        check_splitting({name: getattr(options, name) for name in _OF_ONE_SENTENCE})
     from posnet_fairseq.inference.translating import translate
 
     translate(options)

@@ -139,7 +139,7 @@ class Run:
         return self.stage("precompute", path.name, out.name, command, {}, task)
 
     def _limit_threads(self) -> None:
-        """Let this thread compute with as many threads as the run's commands do."""
+        """Set the number of threads that torch uses in this thread to that of the run's commands."""
         import torch
 
         if threads := (os.environ | self.work.environment).get("OMP_NUM_THREADS"):

@@ -217,7 +217,7 @@ def _watcher(
 def train(stage: CommandStage, training: Training, average: int, work: Work) -> bool:
     """Do the stage of a training, unless it is done; return whether it was. One with fewer updates goes on.
 
-    Of its checkpoints, those stay that an average of so many may take.
+    It keeps the checkpoints that an average of `average` checkpoints may need.
     """
     folder, updates = Path(training.value("--save-dir")), int(training.value("--max-update"))
     stage.command = training.command

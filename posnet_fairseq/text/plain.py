@@ -2,10 +2,10 @@
 
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from posnet_fairseq.shared.errors import UsageError, about, counted
 from posnet_fairseq.shared.files import input_name, is_blank, iterate_lines
@@ -13,6 +13,7 @@ from posnet_fairseq.shared.schema import parse_json
 
 SEGMENTED = 0.05  # share of lines with marks of subwords from which on a text is not plain
 TOKENIZED = 0.3  # share of lines that end in a space and a period from which on a text is tokenized
+_Line = TypeVar("_Line")
 LINE = re.compile(r"[^\n\0\ud800-\udfff]*")  # what a line of a file in UTF-8 can be
 
 _MARKED = re.compile(r"\S@@( |$)|▁")
@@ -60,7 +61,11 @@ def is_markup(path: str | Path) -> bool:
 
 def read_parallel(*paths: str | Path) -> list[list[str]]:
     """Return the lines of several texts that belong together line by line; refuse different numbers of lines."""
-    files = [list(iterate_text(path)) for path in paths]
+    return _parallel(paths, [list(iterate_text(path)) for path in paths])
+
+
+def _parallel(paths: Sequence[str | Path], files: list[list[_Line]]) -> list[list[_Line]]:
+    """Return what was read from files that belong together line by line; refuse different numbers of lines."""
     if len({len(lines) for lines in files}) > 1:
         counts = ", ".join(
             f"{path} has {counted(len(lines), 'line')}" for path, lines in zip(paths, files, strict=True)
@@ -69,7 +74,13 @@ def read_parallel(*paths: str | Path) -> list[list[str]]:
     return files
 
 
-def read_candidates(path: str | Path) -> Iterator[list[str]]:
+def read_candidates(*paths: str | Path) -> list[list[str]]:
+    """Return the candidates of each line in all files of candidates, those of the first file first."""
+    systems = _parallel(paths, [list(_candidates(path)) for path in paths])
+    return [[text for texts in of_line for text in texts] for of_line in zip(*systems, strict=True)]
+
+
+def _candidates(path: str | Path) -> Iterator[list[str]]:
     """Yield the candidates of each line, best first, of what posnet-translate printed with --nbest or --json."""
     number, texts = 0, list[str]()
     for place, line in enumerate(iterate_lines(path), 1):

@@ -1,6 +1,6 @@
 """Lines of several sentences, split and joined again."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -47,8 +47,14 @@ class SplitLines:
             yield "".join(spaced) + last
 
 
-def check_splitter() -> None:
-    """Raise a UsageError if the package that splits is not installed."""
+def check_splitting(beside: Mapping[str, object]) -> None:
+    """Raise a UsageError if lines cannot be split beside options by name, or the package that splits is missing."""
+    for name, value in beside.items():
+        if value is not None and value is not False:
+            raise UsageError(
+                f"{option('split_sentences')} with {option(name)}: a line has several translations, which are joined. "
+                "Leave one of the two out."
+            )
     if not installed_versions("sentencex"):
         raise UsageError(
             f"{option('split_sentences')} needs the package sentencex, which is not installed. "
@@ -62,7 +68,7 @@ def split_sentences(lines: Sequence[str], language: str) -> SplitLines:
     Raises:
         UsageError: the package is not installed.
     """
-    check_splitter()
+    check_splitting({})
     from sentencex import segment
 
     of_lines = [list(segment(code_of(language), line)) or [line] for line in lines]

@@ -170,7 +170,7 @@ def test_other_options_and_data_are_refused(world, one):
 
 @pytest.mark.thorough  # 30 s
 def test_runs_of_two_seeds_on_two_test_sets(world, one):
-    """Those of the second seed are a copy."""
+    """The runs of the second seed are copies of those of the first."""
     data, run = world / "two tests", world / "two" / "two tests" / one.name
     shutil.copytree(world / "tiny corpus", data)
     shutil.copytree(one, run)

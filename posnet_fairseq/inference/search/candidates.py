@@ -73,11 +73,8 @@ class Sampler:
     """Draw continuations, with random numbers that depend on the seed, the source and the step only."""
 
     def __init__(self, sources: Sequence[Tensor], settings: SearchSettings, steps: int, device: torch.device) -> None:
-        self._topk, self._topp, self._epsilon = (
-            settings.sampling_topk,
-            settings.sampling_topp,
-            settings.sampling_epsilon,
-        )
+        self._topk, self._topp = settings.sampling_topk, settings.sampling_topp
+        self._epsilon = settings.sampling_epsilon
         drawn = []
         for source in sources:
             digest = hashlib.blake2b(repr((settings.seed, source.tolist())).encode(), digest_size=8).digest()
