@@ -3,7 +3,7 @@
 import argparse
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.pipeline.dataset_pipeline import Vocabulary
 from posnet_data_prep.sources.archives import Archive
 from posnet_data_prep.sources.download import Downloads
-from posnet_data_prep.sources.readers import is_table, own_pairs, own_text
+from posnet_data_prep.sources.readers import Part, is_table, own_pairs, own_part, own_text
 from posnet_fairseq.shared.errors import UsageError, about, flag
 from posnet_fairseq.shared.files import a_path, cache_folder, iterate_lines, path_text
 from posnet_fairseq.shared.output_paths import check_for_fairseq
@@ -25,6 +25,7 @@ from posnet_fairseq.text.languages import TAG, code_of, tag_of
 from posnet_fairseq.text.tokenizers import refuse_bad_symbols
 
 MOST = 10**9  # of anything that is counted
+LONGEST_NAMES = 220  # characters of SOURCE-TARGET.LANGUAGE in the name of a file, which has 255 bytes at most
 # The least of each number that may be given.
 LEAST = {"pieces": 3, "merges": 1, "min_length": 1, "max_length": 1, "max_ratio": 1, "valid_every": 2, "join": 2}
 
@@ -57,8 +58,9 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _add_corpus(parser: argparse.ArgumentParser) -> None:
     files = "SOURCE TARGET [SOURCE TARGET ...], or tables of two columns, *.tsv; gzip, bzip2 and xz too"
+    weights = ". @N behind a target or table puts each of its pairs into the training set N times"
     valid = "files as for --train (or give --valid-every)"
-    for name, text in (("train", files), ("valid", valid), ("test", "files as for --train")):
+    for name, text in (("train", files + weights), ("valid", valid), ("test", "files as for --train")):
         required = name == "train"
         parser.add_argument(
             f"--{name}", required=required, nargs="+", action="extend", type=a_path, metavar="FILE", help=text
@@ -68,8 +70,13 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"-{side[0]}", f"--{side}-lang", help=code)
     like = "reuse the tokenizers, subwords and dictionaries of this dataset, as for fine-tuning"
     parser.add_argument("--like", type=a_path, metavar="DATA", help=like)
-    symbols = "symbols that are never split: a file with one a line, or a list such as '<2de>,<nl>'"
+    symbols = "symbols that are never split: a file with one a line, or a list such as '<nl>,<br>'"
     parser.add_argument("--symbols", metavar="FILE|LIST", help=symbols)
+    tags = (
+        "prepare one model for several languages, those that the files of each pair end in: the tokens of each source "
+        "begin with a tag of its target language, and --test makes a test set of each direction"
+    )
+    parser.add_argument("--tag-target", action="store_true", help=tags)
     _add_recipe(parser, OWN_PAIRS)
 
 
@@ -152,6 +159,11 @@ def _recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[st
         unread[f"--like {options.like}"] = (
             *("subwords", "merges", "pieces", "tokenizer", "lowercase", "normalize", "symbols"),
         )
+    if getattr(options, "tag_target", False):
+        unread["--tag-target, whose languages sentencepiece splits alike"] = ("merges", "tokenizer")
+        unread["--tag-target, where neighboring pairs may be of several languages"] = ("join",)
+        if given.get("subwords") == "bpe":
+            raise UsageError("--subwords bpe splits each language by its own rules: --tag-target takes sentencepiece.")
     if default.clean is None:
         unread[f"{options.dataset}, whose pairs are kept at any length"] = ("min_length", "max_length", "max_ratio")
     if "zh" not in map(code_of, languages):
@@ -183,10 +195,10 @@ def _recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[st
     return chosen
 
 
-def _languages(options: argparse.Namespace, sets: Mapping[str, Sequence[Path]]) -> tuple[str, str]:
+def _languages(options: argparse.Namespace, sets: Mapping[str, Sequence[Part]]) -> tuple[str, str]:
     """Return source and target language of sentence pairs, of the options or the endings of the first files."""
-    sides = {name: list(_sides(name, paths)) for name, paths in sets.items()}
-    found = [tag_of(path) for path, _ in sides["train"]] or ["", ""]
+    pairs = {name: [part.paths for part in parts if len(part.paths) == 2] for name, parts in sets.items()}
+    found = [tag_of(path) for pair in pairs["train"] for path in pair] or ["", ""]
     given = options.source_lang or found[0], options.target_lang or found[1]
     # As in pt_BR: fairseq separates the languages of a pair by a hyphen.
     chosen = given[0].replace("-", "_"), given[1].replace("-", "_")
@@ -198,8 +210,8 @@ def _languages(options: argparse.Namespace, sets: Mapping[str, Sequence[Path]]) 
             )
     if chosen[0] == chosen[1]:
         raise UsageError(f"source and target are both {chosen[0]}. Give --source-lang and --target-lang.")
-    for name, files in sides.items():
-        for path, side in files:
+    for name, files in pairs.items():
+        for side, path in ((side, path) for pair in files for side, path in enumerate(pair)):
             tag, own, other = tag_of(path).replace("-", "_"), chosen[side], chosen[1 - side]
             if tag == other or code_of(tag) == code_of(other) != code_of(own):
                 place = f"the {('source', 'target')[side]}, {given[side]}"
@@ -207,20 +219,87 @@ def _languages(options: argparse.Namespace, sets: Mapping[str, Sequence[Path]]) 
     return chosen
 
 
-def _sides(name: str, paths: Sequence[Path]) -> Iterator[tuple[Path, int]]:
-    """Yield the files of a set that are no tables, each with its side, 0 or 1; refuse those that are not in pairs."""
-    side = 0
-    for path in paths:
-        if not is_table(path):
-            yield path, side
-            side = 1 - side
-        elif side:
-            break
-    if side:
+def _tagged(
+    sets: Mapping[str, Sequence[Part]], like: Path | None, card: DatasetCard
+) -> tuple[tuple[str, str], dict[str, list[Part]]]:
+    """Return names of all source and all target languages, and the sets with tags, a test set for each direction.
+
+    The languages are those that files end in, or those of a dataset whose vocabulary is used. Tags and directions are
+    entered into the card.
+    """
+    pairs = {name: [_pair(name, part) for part in parts] for name, parts in sets.items()}
+    sources, targets = (list(dict.fromkeys(side)) for side in zip(*pairs["train"], strict=True))
+    tags = {target: f"<2{target}>" for target in targets}
+    languages = "+".join(sources), "+".join(targets)
+    if like is not None:
+        other = DatasetCard.read_if_whole(like)
+        if not other.tags:
+            raise UsageError(f"--like {like} with --tag-target: give a dataset that was made with --tag-target, too.")
+        languages, tags = (other.source_lang or "", other.target_lang or ""), other.tags
+        sources, targets = languages[0].split("+"), list(tags)
+    elif len(targets) < 2:
+        raise UsageError(f"--tag-target: all training text is translated into {targets[0]}. Leave it out.")
+    if len("-".join((*languages, max(languages, key=len)))) > LONGEST_NAMES:
+        raise UsageError(
+            f"--tag-target: from {len(sources)} to {len(targets)} languages, the names of files, which have all of "
+            "them, would be too long. Prepare fewer together, or name the files by shorter tags."
+        )
+    directions = {pair: f"test{number or ''}" for number, pair in enumerate(dict.fromkeys(pairs.get("test", ())))}
+    tagged: dict[str, list[Part]] = {}
+    for name, parts in sets.items():
+        for part, (source, target) in zip(parts, pairs[name], strict=True):
+            if source not in sources or target not in tags:
+                known = f"from {' or '.join(sources)} to {' or '.join(targets)}"
+                raise UsageError(f"--{name} {part.paths[0]} {part.paths[1]}: the training text is {known}.")
+            place = directions[source, target] if name == "test" else name
+            tagged.setdefault(place, []).append(replace(part, tag=tags[target]))
+    card.tags = tags
+    card.test_sets = {name: "-".join(pair) for pair, name in directions.items()} or None
+    return languages, tagged
+
+
+def _pair(name: str, part: Part) -> tuple[str, str]:
+    """Return the languages that two files end in."""
+    found = tuple(tag_of(path).replace("-", "_") for path in part.paths)
+    if len(found) != 2 or not all(found) or found[0] == found[1]:
+        raise UsageError(
+            f"--{name} {' '.join(map(str, part.paths))}: --tag-target takes pairs of files that end in their "
+            "languages, as text.en text.de."
+        )
+    return found[0], found[1]
+
+
+def _parts(name: str, paths: Sequence[Path]) -> list[Part]:
+    """Return the pairs of files and the tables of a set, with weights; refuse files that are not in pairs."""
+    parts, files = [], list[Path]()
+    for given in paths:
+        path, weight = _weighted(name, given)
+        files.append(path)
+        if is_table(path) or len(files) == 2:
+            if is_table(path) and len(files) == 2:
+                break
+            parts.append(own_part(files, weight))
+            files = []
+        elif weight > 1:
+            raise UsageError(f"--{name} {given}: give the weight of a pair of files behind the second one.")
+    if files:
         raise UsageError(
             f"--{name} {' '.join(map(str, paths))}: these files are not in pairs. Give SOURCE TARGET "
             "[SOURCE TARGET ...], or tables, *.tsv."
         )
+    return parts
+
+
+def _weighted(name: str, path: Path) -> tuple[Path, int]:
+    """Return a path of a set and the weight behind it, FILE@N, unless there is a file of this name."""
+    found = re.fullmatch(r"(.+)@([\d.]+)", str(path))
+    if not found or os.path.lexists(path):
+        return path, 1
+    if name != "train":
+        raise UsageError(f"--{name} {path}: weights are for --train. Leave the @{found[2]} out.")
+    if not re.fullmatch(r"0*(?:[1-9]\d?|100)", found[2]):
+        raise UsageError(f"--train {path}: give a whole number of times from 1 to 100 behind the @.")
+    return Path(found[1]), int(found[2])
 
 
 def _symbols(text: str) -> tuple[str, ...]:
@@ -243,6 +322,7 @@ class Preparation:
     recipe: Recipe
     card: DatasetCard  # with what is known of its origin
     like: Vocabulary | None = None  # to use, instead of learning one
+    growth: float = 1.0  # of what is read, by weights
     files: Sequence[Archive] = ()  # that must be downloaded
     note: str = ""  # a sentence for the user
     pairs: Mapping[str, int] = field(default_factory=dict)  # of each set, which the result should have
@@ -268,18 +348,29 @@ def preparation(options: argparse.Namespace, stages: Path, downloads: Downloads)
 
 
 def _of_corpus(options: argparse.Namespace, stages: Path, card: DatasetCard) -> Preparation:
-    sets = {name: getattr(options, name) for name in SETS if getattr(options, name)}
-    languages = _languages(options, sets)
+    given = {name: getattr(options, name) for name in SETS if getattr(options, name)}
+    sets = {name: _parts(name, paths) for name, paths in given.items()}
+    if options.join and any(part.weight > 1 for part in sets["train"]):
+        raise UsageError("--join would join a pair with its own repetitions. Leave it out, or the @N of --train.")
+    if options.tag_target:
+        for name in filter(vars(options).get, ("source_lang", "target_lang")):
+            raise UsageError(f"{flag(name)}: --tag-target takes the languages from the endings of files. Leave it out.")
+        languages, sets = _tagged(sets, options.like, card)
+    else:
+        languages = _languages(options, sets)
     of_bpe = Recipe(normal_form=OWN_PAIRS.normal_form)
     default = of_bpe if options.merges or options.tokenizer else OWN_PAIRS  # options of BPE ask for it
     if options.symbols is not None:
         options.symbols = _symbols(options.symbols)
+        for symbol in set(options.symbols) & {*(card.tags or {}).values()}:
+            raise UsageError(f"--symbols: {symbol} is a tag of --tag-target, which text cannot have. Leave it out.")
     recipe = _recipe(options, default, languages, "valid" in sets)
     like = Vocabulary.read(options.like, languages) if options.like else None
-    card.files_read = {name: list(map(shown, paths)) for name, paths in sets.items()}
+    card.files_read = {name: list(map(shown, paths)) for name, paths in given.items()}
     if like:
         recipe = replace(recipe, subwords=like.subwords, normal_form=like.tokenizers[0].normal_form)
-    return Preparation(own_pairs(stages, sets, languages), languages, recipe, card, like)
+    read, growth = own_pairs(stages, sets, languages)
+    return Preparation(read, languages, recipe, card, like, growth=growth)
 
 
 def _of_text(options: argparse.Namespace, stages: Path, card: DatasetCard) -> Preparation:

@@ -10,7 +10,6 @@ from posnet_data_prep.sources.download import Downloads
 from posnet_fairseq.shared.stages import FolderStage
 
 SETS = ("train", "valid", "test")
-FURTHER_TESTS = ("test1", "test2")  # fairseq's names of a second and third test set
 
 
 @dataclass(frozen=True)

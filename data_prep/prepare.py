@@ -122,7 +122,7 @@ def main(options: argparse.Namespace) -> None:
     asked = command_line.preparation(options, stages, downloads)
 
     def pipeline_by(recipe: Recipe) -> DatasetPipeline:
-        return DatasetPipeline(asked.read, asked.languages, recipe, options.workers, asked.like)
+        return DatasetPipeline(asked.read, asked.languages, recipe, options.workers, asked.like, asked.growth)
 
     pipeline = pipeline_by(asked.recipe)
     if before == pipeline.goal.key:

@@ -10,6 +10,7 @@ from typing import TypeGuard
 from posnet_eval.inputs.loading import load
 from posnet_eval.inputs.plan import (
     MODELS,
+    MULTI_REFERENCE,
     RESAMPLES,
     RUNNING,
     SEED,
@@ -60,8 +61,10 @@ def score(
     seed: int = SEED,
     lowercase: bool = False,
     tokenize: str | None = None,
+    multi_reference: str = MULTI_REFERENCE[0],
     bleurt_model: str | PathLike[str] | None = None,
     comet_model: str | PathLike[str] | None = None,
+    comet_kiwi_model: str | PathLike[str] | None = None,
     comet_encoder: str | PathLike[str] | None = None,
     skip_missing: bool = False,
     cached_only: bool = False,
@@ -79,9 +82,10 @@ def score(
     Args:
         hypotheses: N lines of a single system, or {name: N lines} of several. Instead of N lines, a system may have a
             list of several runs (seeds), each N lines.
-        references: N lines of the reference translation, or a list of several reference translations.
-        sources: N lines of the source text, which COMET needs.
-        metrics: names, of bleu, chrf, chrf++, ter, bleurt and comet.
+        references: N lines of the reference translation, or a list of several reference translations: an empty line
+            means no reference for that line. COMETKiwi needs none.
+        sources: N lines of the source text, which COMET and COMETKiwi need.
+        metrics: names, of bleu, chrf, chrf++, ter, bleurt, comet and comet-kiwi.
         baseline: system that differences are tested against, or two of them; default: the first system.
         test_set: name of one of sacreBLEU's test sets, instead of `references` and `sources`.
         language_pair: as "en-de", which chooses BLEU's tokenizer and TER's units; default: for files, their endings.
@@ -90,11 +94,12 @@ def score(
         test: "shift" (two-sided paired bootstrap), "bs" (paired bootstrap) or "ar" (approximate randomization), over
             sentences only, "bs" and "ar" with sacreBLEU's p; default: over sentences and seeds if a system has several
             runs, else "shift".
+        multi_reference: what COMET and BLEURT take of the scores of a segment with several references: "mean" or "max".
         resamples: number of resamples of the bootstrap.
         trials: number of trials of approximate randomization.
         seed: seed of both.
         cache: file of cached statistics; default: as posnet-score, ``~/.cache/posnet/scores.sqlite``.
-        device: of COMET and BLEURT: "cpu", "cuda" for all GPUs, or one of them, as "cuda:1"; default: all GPUs, or the
+        device: of BLEURT and COMETs: "cpu", "cuda" for all GPUs, or one of them, as "cuda:1"; default: all GPUs, or the
             CPU if there are none.
         cpu: the same as the device "cpu".
         workers: number of processes that count n-grams and edits.
@@ -110,7 +115,9 @@ def score(
     given |= {name: str(given[name]) for name in MODELS if isinstance(given[name], PathLike)}  # folders
     settings = {name: given[name] for name in (*SETTINGS, *RUNNING)} | ({"device": "cpu"} if cpu else {})
     with called_from_python(**_RENAMED):
-        texts = dict.fromkeys(("language_pair", "test_set", "test", "tokenize", "device", *MODELS), str)
+        texts = dict.fromkeys(
+            ("language_pair", "test_set", "test", "tokenize", "multi_reference", "device", *MODELS), str
+        )
         switches = dict.fromkeys(("lowercase", "skip_missing", "cached_only", "cpu", "progress"), bool)
         for name, kind in (texts | switches).items():
             if not isinstance(given[name], kind | None):

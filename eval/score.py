@@ -12,9 +12,9 @@ from posnet_eval.inputs.configuration import read_plan
 from posnet_eval.inputs.loading import load
 from posnet_eval.inputs.plan import Plan, metric_names
 from posnet_eval.metrics import METRICS
-from posnet_eval.metrics.base import MetricOptions
 from posnet_eval.report.publish import as_json, check_report_folder, publish
 from posnet_eval.report.tables import show
+from posnet_eval.report.wording import whereabouts
 from posnet_eval.statistics.cache import default_path
 from posnet_eval.statistics.scoring import compare
 from posnet_fairseq.shared.common_options import add_device_option, parsed_by
@@ -22,6 +22,7 @@ from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import a_path, check_stdout
 from posnet_fairseq.shared.processes import cores
 from posnet_fairseq.shared.progress import ProgressReporter, plain_console, shown
+from posnet_fairseq.shared.results import leave_result
 
 # Options that a configuration file replaces.
 _TEST_SET = ("source", "reference", "test_set", "language_pair", "system", "groups")
@@ -55,9 +56,13 @@ def make_parser() -> argparse.ArgumentParser:
         "interrupted run continues where it stopped.",
     )
     parser.add_argument("--config", type=a_path, help="YAML file of a comparison: several test sets, labels, seeds")
-    parser.add_argument("--source", type=a_path, help="source text, which COMET needs")
+    parser.add_argument("--source", type=a_path, help="source text, which COMET and COMETKiwi need")
     parser.add_argument(
-        "--reference", type=a_path, nargs="+", action="extend", help="reference translation, or several"
+        "--reference",
+        type=a_path,
+        nargs="+",
+        action="extend",
+        help="reference translation, or several: an empty line means no reference for that line",
     )
     parser.add_argument("-t", "--test-set", help="one of sacreBLEU's test sets instead, such as wmt14/full")
     parser.add_argument(
@@ -92,14 +97,12 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help=f"seed of both tests (default: {plans.SEED}, sacreBLEU's)")
     parser.add_argument("-lc", "--lowercase", action="store_true", default=None, help="compare lowercased text")
     parser.add_argument("--tokenize", help="sacreBLEU's tokenizer for BLEU (default: by the target language)")
-    for name in plans.MODELS[:2]:
-        text = f"name on the Hugging Face hub, or folder (default: {getattr(MetricOptions, name)})"
-        parser.add_argument(flag(name), metavar="MODEL", help=text)
     parser.add_argument(
-        "--comet-encoder",
-        metavar="FOLDER",
-        help="folder with tokenizer and configuration of COMET's encoder (default: from the hub)",
+        "--multi-reference",
+        choices=plans.MULTI_REFERENCE,
+        help="COMET and BLEURT with several references: mean or largest of a segment's scores (default: mean)",
     )
+    plans.add_model_options(parser, plans.MODELS)
     parser.add_argument("--skip-missing", action="store_true", help="leave out systems whose files are missing")
     parser.add_argument(
         "--cached-only", action="store_true", help="take all statistics from the cache and compute none"
@@ -164,6 +167,5 @@ def main(options: argparse.Namespace) -> None:
         else:
             left = show(result, plain_console(), bool(options.out))
     if options.out:
-        more = f" {left} more {'remark' if left == 1 else 'remarks'} and" if left else ""
-        others = "also .md, .tex, .csv, .json and segments.tsv"
-        report.say(f"report: {options.out / 'report.html'} has{more} the signatures ({others})")
+        leave_result(remarks_left=left)
+        report.say(whereabouts(options.out, left))

@@ -8,10 +8,11 @@ Example::
     model.translate("A line of text.")
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypedDict, Unpack, overload
 
+from posnet_fairseq.inference.inspection import Mixing
 from posnet_fairseq.inference.options import MAX_TOKENS, TranslationLoadArguments
 from posnet_fairseq.inference.search.search_settings import SETTINGS, SearchArguments
 from posnet_fairseq.inference.searchable import SearchableModel, load_searchable
@@ -26,9 +27,12 @@ class _Settings(SearchArguments, total=False):
     """Optional arguments of :meth:`TranslationModel.translate` that do not change what it returns."""
 
     prefix: str | Sequence[str] | None
+    terms: Mapping[str, str] | None
+    constraints: Sequence[str] | Sequence[Sequence[str]] | None
     max_tokens: int
     on_long: str
     split_sentences: bool
+    to: str | None
 
 
 class _Scoring(TypedDict, total=False):
@@ -38,6 +42,7 @@ class _Scoring(TypedDict, total=False):
     attention: bool
     max_tokens: int
     on_long: str
+    to: str | None
 
 
 class TranslationModel(SearchableModel):
@@ -77,9 +82,12 @@ class TranslationModel(SearchableModel):
         nbest: int | None = None,
         attention: bool = False,
         prefix: str | Sequence[str] | None = None,
+        terms: Mapping[str, str] | None = None,
+        constraints: Sequence[str] | Sequence[Sequence[str]] | None = None,
         max_tokens: int = MAX_TOKENS,
         on_long: str = "error",
         split_sentences: bool = False,
+        to: str | None = None,
         **settings: Unpack[SearchArguments],
     ) -> str | list[str] | list[Translation] | list[list[Translation]]:
         """Translate a line, or lines.
@@ -92,12 +100,17 @@ class TranslationModel(SearchableModel):
             attention: with `nbest`, return cross-attention weights.
             prefix: plain text of the target language that the translation must begin with: one for all lines, or a
                 sequence of one for each line, "" for none.
+            terms: target terms by source term. The translation of a line contains the target term of each source term
+                in it, as written, where the maximum length allows. :attr:`Translation.unmet` are those that it lacks.
+            constraints: texts that the translation must contain in place of `terms`, for a sequence of lines a list of
+                such texts for each.
             max_tokens: source tokens in a batch, padding included.
             on_long: what to do with a line of more tokens than the model takes: ``error``, ``truncate`` to cut it, or
                 ``skip`` to translate it to "".
             split_sentences: split lines into sentences, translate each, and join the translations; spaces between
                 sentences stay as they are. Only texts are returned, so not with `nbest` or `prefix`. Needs the package
                 sentencex.
+            to: target language, of a model that translates into several. It must be given for such a model only.
             **settings: of the search, see :class:`posnet_fairseq.inference.search.search_settings.SearchSettings`.
                 Defaults: those that the model records, then those of the class.
 
@@ -116,8 +129,9 @@ class TranslationModel(SearchableModel):
             if not isinstance(split_sentences, bool):
                 raise UsageError(f"{option('split_sentences')} {split_sentences!r:.50}: give True or False.")
             if split_sentences:
-                check_splitting({"nbest": nbest, "prefix": prefix})
-            return self.results(lines, settings, nbest, max_tokens, on_long, prefix, attention, split=split_sentences)
+                check_splitting({"nbest": nbest, "prefix": prefix, "constraints": constraints})
+            search = (settings, nbest, max_tokens, on_long, prefix, attention)
+            return self.results(lines, *search, split=split_sentences, to=to, terms=terms, constraints=constraints)
 
     @overload
     def score(  # type: ignore[overload-overlap]
@@ -139,6 +153,7 @@ class TranslationModel(SearchableModel):
         attention: bool = False,
         max_tokens: int = MAX_TOKENS,
         on_long: str = "error",
+        to: str | None = None,
     ) -> Translation | list[Translation]:
         """Score given translations: how likely the model is to produce them (forced decoding).
 
@@ -152,6 +167,7 @@ class TranslationModel(SearchableModel):
             max_tokens: tokens in a batch, of sources as of translations, padding included.
             on_long: what to do with a line of more tokens than the model takes: ``error``, ``truncate`` to cut it, or
                 ``skip`` to give it the score NaN.
+            to: target language, as for :meth:`translate`.
 
         Returns:
             the translation with its score and those of its tokens, or a list of these in the order of the lines. All
@@ -162,8 +178,31 @@ class TranslationModel(SearchableModel):
         """
         with called_from_python(lines="sources", score_translations="translations"):
             settings = {} if lenpen is None else {"lenpen": lenpen}
-            scored = self.results(sources, settings, 1, max_tokens, on_long, translations, attention, scores=True)
+            scored = self.results(
+                sources, settings, 1, max_tokens, on_long, translations, attention, scores=True, to=to
+            )
             return scored[0] if isinstance(sources, str) else [one for (one,) in scored]
+
+    def weights(self, source: str, target: str | None = None, to: str | None = None) -> dict[str, Mixing]:
+        """Return the weights with which every layer and head mixes the tokens of a sentence and its translation.
+
+        They are those of one pass over the translation, and equal those of a search that finds it.
+
+        Args:
+            source: plain text of the source language.
+            target: plain text of the target language that the decoder is given. Default: the model's own translation,
+                with the settings of the search that it records.
+            to: as in :meth:`translate`.
+
+        Returns:
+            what each mixer computes, by place and layer, from "encoder.1", "encoder.2", ... over "decoder.1" to
+            "cross.1": the mixing weights (H, N, M) of H heads, N mixing and M mixed tokens, with the names of these.
+
+        Raises:
+            UsageError: a text has no words or more tokens than the model takes, or this is an ensemble, or of onnx.
+        """
+        with called_from_python(sentence="source"):
+            return self.mixings(source, target, to)
 
 
 @refuse_unknown_arguments(TranslationLoadArguments.__annotations__)

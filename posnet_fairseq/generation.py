@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack, overload
 
+from posnet_fairseq.inference.inspection import Mixing
 from posnet_fairseq.inference.options import MAX_TOKENS, LoadArguments
 from posnet_fairseq.inference.search.search_settings import SETTINGS, SearchArguments
 from posnet_fairseq.inference.searchable import SearchableLanguageModel, load_searchable
@@ -73,6 +74,14 @@ class TextModel(SearchableLanguageModel):
         """
         with called_from_python():
             return self.results(lines, settings, nbest, max_tokens)
+
+    def weights(self, text: str) -> dict[str, Mixing]:
+        """Return the weights with which every layer and head mixes the tokens of a text.
+
+        See :meth:`posnet_fairseq.api.TranslationModel.weights`; all are of the decoder, from "decoder.1" on.
+        """
+        with called_from_python(sentence="text"):
+            return self.mixings(text)
 
 
 @refuse_unknown_arguments(LoadArguments.__annotations__)

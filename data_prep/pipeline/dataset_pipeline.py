@@ -5,16 +5,17 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice, takewhile
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
-from posnet_data_prep.dataset import FURTHER_TESTS, SETS, Recipe
+from posnet_data_prep.dataset import SETS, Recipe
 from posnet_data_prep.pipeline.binarize import binarize
 from posnet_data_prep.pipeline.lines import Columns, LineFunction, Rows, count_tokens, map_lines
 from posnet_data_prep.pipeline.sets import (
+    COPIES,
     DROPPED,
     REPEATED,
     Segmenter,
@@ -26,6 +27,7 @@ from posnet_data_prep.pipeline.sets import (
     usual_scripts,
 )
 from posnet_data_prep.pipeline.subwords import MODEL, count_words, learn_merges, learn_pieces, subword_files
+from posnet_data_prep.sources.readers import MARKS
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.progress import ProgressReporter
@@ -72,6 +74,7 @@ class Vocabulary:
         problem = f"lacks {missing[0]}" if missing else ""
         if card.source_lang and (card.source_lang, card.target_lang) != tuple(languages):
             problem = f"is from {card.source_lang} to {card.target_lang}"
+            problem += ". Give --tag-target, too" * bool(card.tags)
         elif not set(languages) <= card.words.keys() & names.keys():
             problem = "has no card that says how text became tokens"
         if problem:
@@ -89,11 +92,18 @@ class DatasetPipeline:
     """The stages of a dataset after the one that reads its text, by a recipe or with the vocabulary of another dataset.
 
     The stage ``text`` has files SET.LANGUAGE and SET.bpe.LANGUAGE, the sets before they become binary; ``applied``
-    likewise, before sentences are joined, if they are; ``goal`` is the last stage.
+    likewise, before sentences are joined, if they are; ``goal`` is the last stage. `growth` is by what weights multiply
+    the text.
     """
 
     def __init__(
-        self, read: FolderStage, languages: Sequence[str], recipe: Recipe, processes: int, like: Vocabulary | None
+        self,
+        read: FolderStage,
+        languages: Sequence[str],
+        recipe: Recipe,
+        processes: int,
+        like: Vocabulary | None,
+        growth: float = 1.0,
     ) -> None:
         self.read, self.languages, self.recipe, self._processes, self._like = read, languages, recipe, processes, like
         self.tokenizers = like.tokenizers if like else [_tokenizer(language, recipe) for language in languages]
@@ -131,19 +141,28 @@ class DatasetPipeline:
         texts = (read, self._tokenized)
         self.split = stage("split", 0.02, self._divide, division, texts)
         self.learned = stage("learn", 0.001, self._learn, {"subwords": recipe.subwords} | size, (self.split,), package)
-        self.applied = stage("apply", 2.3, self._apply, after_split, (*texts, self.split, self.learned), package)
+        self.applied = stage(
+            "apply", 2.3 * growth, self._apply, after_split, (*texts, self.split, self.learned), package
+        )
         last = [self.applied]
         if recipe.join > 1:
             last += [stage("join", 2.4, self._join, {"join": recipe.join}, (self.applied,), package)]
         self.text = last[-1]
-        self.goal = stage("binarise", 0.4, self._binarize, dictionaries, tuple(last))
+        self.goal = stage("binarise", 0.4 * growth, self._binarize, dictionaries, tuple(last))
         self.stages: list[FolderStage] = [*read.after, *texts, self.split, self.learned, *last, self.goal]
 
     def _paths(self, folder: Path, name: str) -> list[Path]:
         return [folder / f"{name}.{language}" for language in self.languages]
 
     def _sets(self) -> list[str]:
-        return [name for name in (*SETS, *FURTHER_TESTS) if self._paths(self.read.folder, name)[0].exists()]
+        def is_there(name: str) -> bool:
+            return self._paths(self.read.folder, name)[0].exists()
+
+        return [*filter(is_there, SETS), *takewhile(is_there, map("test{}".format, count(1)))]
+
+    def _marks(self, name: str) -> list[Path]:
+        """Return the files with tags and weights of the lines of a set, if it has them."""
+        return [path for path in (self.read.folder / f"{name}.{kind}" for kind in MARKS) if path.exists()]
 
     def subwords(self, folder: Path) -> list[Subwords]:
         """Return the subwords of each language, from the files in a folder."""
@@ -195,7 +214,8 @@ class DatasetPipeline:
 
     def _divide(self, folder: Path, report: ProgressReporter) -> Counts:
         with report.stage("split", total=self._lines("train")) as bar:
-            return split(self._paths(self._tokenized.folder, "train"), folder / DESTINATIONS, self.recipe, bar)
+            texts = [*self._paths(self._tokenized.folder, "train"), *self._marks("train")[:1]]
+            return split(texts, folder / DESTINATIONS, self.recipe, bar)
 
     def _learn(self, folder: Path, report: ProgressReporter) -> Counts:
         if self._like:
@@ -227,8 +247,11 @@ class DatasetPipeline:
     def _apply(self, folder: Path, report: ProgressReporter) -> Counts:
         divided = ["train", "valid"] if self.recipe.valid_every else ["train"]
         texts = (self.read.folder, self._tokenized.folder)
-        sources = {name: [path for of in texts for path in self._paths(of, name)] for name in self._sets()}
-        scripts = [usual_scripts(path, self._lines("train")) for path in sources["train"][: len(self.languages)]]
+        sources = {
+            name: [path for of in texts for path in self._paths(of, name)] + self._marks(name) for name in self._sets()
+        }
+        tags, lines = self._marks("train")[:1], self._lines("train")
+        scripts = [usual_scripts(path, lines, *tags) for path in sources["train"][: len(self.languages)]]
         segmenter = Segmenter(self.languages, self.subwords(self.learned.folder), scripts, self.recipe, divided)
 
         def targets_of(name: str) -> list[Path]:
@@ -241,8 +264,9 @@ class DatasetPipeline:
         for name, paths in sources.items():
             counts[name] = self._map("apply", name, segmenter.segment, paths, targets_of(name), report)
         if repeated := int(repeats(self._paths(folder, "train.bpe")).sum()):  # as --drop-repeated compares them
-            counts["train"][REPEATED] = repeated
-        for name, shared in shared_with_training({name: self._paths(folder, name) for name in counts}).items():
+            counts["train"][REPEATED] = repeated - counts["train"].get(COPIES, 0)
+        made = {name: self._paths(folder, name) for name in counts}
+        for name, shared in shared_with_training(made, either_way=bool(tags)).items():
             counts[name] |= shared
         for name in counts:
             dropped = dropped_pairs(self.split.counts, counts[name])

@@ -12,6 +12,7 @@ import numpy as np
 
 from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
 from posnet_data_prep.pipeline.sets import (
+    COPIES,
     EXAMPLE,
     IN_TRAINING,
     NOT_NFC,
@@ -28,7 +29,7 @@ from posnet_fairseq.shared.stages import LOCK, PARTIAL, remove
 from posnet_fairseq.text.binary_format import read_tokens
 from posnet_fairseq.text.card import CARD, DatasetCard, Restored
 from posnet_fairseq.text.dictionary import Dictionary, dictionary_file
-from posnet_fairseq.text.languages import bleu_tokenizer, code_of
+from posnet_fairseq.text.languages import code_of, common_bleu_tokenizer
 from posnet_fairseq.text.tokenizers import has_moses_rules
 
 USUAL = 0.999  # share of the training lines that are not longer than the card's usual length
@@ -54,6 +55,10 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
     """Link the files of the last stages into a folder, and write the dataset's card."""
     stages = pipeline.goal.folder.parent
     pipeline.goal.clear()
+    if card.tags:
+        known = Dictionary.load(pipeline.goal.folder / dictionary_file(pipeline.languages[0]))
+        if lost := [language for language, tag in card.tags.items() if known.index(tag) == known.unk()]:
+            raise UsageError(f"no training pairs into {' and '.join(lost)} are left. Check the text and its limits.")
     for left in stages.glob(f"*{PARTIAL}"):  # of other datasets that were begun here
         remove(left)
     records = {stage: stage.record or {} for stage in pipeline.stages}
@@ -84,7 +89,7 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
         card.length_ratio = source / target  # γ of the training set: PosNet (Schmidt and Di Gangi, 2023) Eq. 10
         usual = {language: np.quantile(of, USUAL, method="inverted_cdf") for language, of in sizes.items()}
         card.usual_length = {language: int(length) for language, length in usual.items()}
-    card.restored = restoration(out, pipeline)
+    card.restored = restoration(out, pipeline, card)
     card.stages = {
         stage.name: {
             "counts": record["counts"],
@@ -170,12 +175,15 @@ def _notes(pipeline: DatasetPipeline) -> Iterator[str]:
     for asked, learned, what in learned_of:
         if learned < asked:
             yield f"only {learned:,} of {asked:,} {what} could be learned from the training text"
+    if copies := counts["train"].get(COPIES, 0):
+        yield f"{copies:,} of the {counts['train']['lines']:,} training pairs are repetitions by weights"
     if repeated := counts["train"].get(REPEATED):
         advice = "; --drop-repeated leaves them out" if is_pair else ""
-        yield f"{repeated:,} of {counts['train']['lines']:,} training {unit} repeat an earlier one{advice}"
+        yield f"{repeated:,} of {counts['train']['lines'] - copies:,} training {unit} repeat an earlier one{advice}"
     for name, of_set in counts.items():
         if repeated := of_set.get(IN_TRAINING):
-            yield f"{repeated:,} of {of_set['lines']:,} {unit} of the {name} set are also in the training set"
+            way = ", in this direction or the other one" if "+" in pipeline.languages[-1] else ""
+            yield f"{repeated:,} of {of_set['lines']:,} {unit} of the {name} set are also in the training set{way}"
         if similar := of_set.get(SOURCE_IN_TRAINING):
             what = "source" if is_pair else "text"
             other = "with another target, case or punctuation" if is_pair else "with other case or punctuation"
@@ -219,15 +227,17 @@ def _notes(pipeline: DatasetPipeline) -> Iterator[str]:
         )
 
 
-def restoration(folder: Path, pipeline: DatasetPipeline) -> dict[str, dict[str, Restored]]:
+def restoration(folder: Path, pipeline: DatasetPipeline, card: DatasetCard) -> dict[str, dict[str, Restored]]:
     """Return, of each set but the training set and of each language, how its text, sources normalized, comes back.
 
-    The binarized tokens in a dataset's folder are decoded, as a perfect system would write them.
+    The binarized tokens in a dataset's folder, without the card's tags, are decoded, as a perfect system would write
+    them. BLEU is left out of a set whose languages need different tokenizers.
     """
     from sacrebleu.metrics import BLEU  # slow
 
     sides = list(zip(pipeline.languages, pipeline.tokenizers, pipeline.subwords(folder), strict=True))
-    is_pair = len(sides) == 2
+    is_pair, tags = len(sides) == 2, set((card.tags or {}).values())
+    directions = (card.test_sets or {}) if tags else {}
     found: dict[str, dict[str, Restored]] = {}
     for name in pipeline.text.counts:
         for language, tokenizer, subwords in sides if name != "train" else ():
@@ -236,17 +246,21 @@ def restoration(folder: Path, pipeline: DatasetPipeline) -> dict[str, dict[str, 
             stem = folder / (f"{name}.{'-'.join(pipeline.languages)}{ending}" if is_pair else name)
             tokens, sizes = read_tokens(stem)
             lines = np.split(tokens, np.cumsum(sizes)[:-1])
-            decoded = [tokenizer.join(subwords.join(dictionary.string(line.tolist()))) for line in lines]
+            pieces = (dictionary.string(line.tolist()) for line in lines)
+            untagged = (line.partition(" ")[2] if line.split(" ", 1)[0] in tags else line for line in pieces)
+            decoded = [tokenizer.join(subwords.join(line)) for line in untagged]
             text = (folder / f"{name}.{language}").read_bytes().decode().split("\n")[:-1]
             expected = [tokenizer.normalized(line) for line in text]
             if tokenizer.is_lowercase:
                 expected = [tokenizer.between_symbols(str.lower, line) for line in expected]
             changed = sum(one != other for one, other in zip(decoded, expected, strict=True))
-            bleu = 100.0
+            bleu = 100.0 if is_pair else None
             if changed and is_pair:
-                metric = BLEU(tokenize=bleu_tokenizer(language)[0], lowercase=tokenizer.is_lowercase, force=True)
-                bleu = round(metric.corpus_score(decoded, [text]).score, 2)
-            found.setdefault(name, {})[language] = Restored(changed, bleu if is_pair else None)
+                languages = directions.get(name, "-".join(pipeline.languages)).split("-")
+                by_words = common_bleu_tokenizer(languages[pipeline.languages.index(language)])
+                metric = by_words and BLEU(tokenize=by_words, lowercase=tokenizer.is_lowercase, force=True)
+                bleu = round(metric.corpus_score(decoded, [text]).score, 2) if metric else None
+            found.setdefault(name, {})[language] = Restored(changed, bleu)
     return found
 
 

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice, repeat
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from posnet_data_prep.dataset import Recipe
 from posnet_data_prep.pipeline.lines import Columns, Rows, count_tokens
 from posnet_fairseq.shared.progress import Bar
 from posnet_fairseq.text.languages import SAMPLE, Scripts
+from posnet_fairseq.text.pipeline import with_tag
 from posnet_fairseq.text.subwords import Subwords
 
 LONGEST_WORD = 1000  # characters
@@ -24,6 +26,7 @@ DROPPED = "dropped, "  # beginning of the name of a count, in front of the reaso
 # Counts of a set besides lines, tokens and dropped pairs.
 NOT_NFC, IN_TRAINING = "lines not in NFC", "lines also in training"
 REPEATED, SOURCE_IN_TRAINING = "lines that repeat others", "lines whose source is in training"
+COPIES = "lines that weights add"  # of the training set
 EXAMPLE = "example of a source in training"
 SHOWN = 60  # characters of a line in an example
 _NO_LETTER = regex.compile(r"[\W_]+")  # vowel signs and other marks are letters of a word
@@ -91,55 +94,74 @@ class Segmenter:
 
     languages: Sequence[str]
     subwords: Sequence[Subwords]
-    scripts: Sequence[Scripts]
+    scripts: Sequence[Mapping[str, Scripts]]  # of each language, by tag
     recipe: Recipe
     sets: Sequence[str]  # of the rows that begin with the name of their set
 
-    def segment(self, rows: Rows, training: bool = False) -> tuple[Columns, Counter[str]]:
-        """Return columns of plain text and of subwords, and counts, of rows of the texts and then their words."""
+    def segment(self, rows: Rows, training: bool = False, weighted: bool = False) -> tuple[Columns, Counter[str]]:
+        """Return columns of plain text and of subwords, and counts, of rows of the texts and then their words.
+
+        Behind them rows may have a tag, which goes in front of the first text's subwords, and a weight: the number of
+        rows that is made of one, if they are `weighted`.
+        """
         kept: list[tuple[str, ...]] = []
         counts: Counter[str] = Counter()
         width = len(self.languages)
         is_dropped = {"copy": self.recipe.drop_copies, "script": self.recipe.drop_other_scripts} if training else {}
         for row in rows:
-            tokens = [subwords.split(line) for subwords, line in zip(self.subwords, row[width:], strict=True)]
-            odd = self._oddities(row[:width])
+            words = row[width : 2 * width]
+            tokens = [subwords.split(line) for subwords, line in zip(self.subwords, words, strict=True)]
+            tag, weight = row[2 * width :] or ("", "1")
+            odd = self._oddities(row[:width], tag)
             problem = next(filter(is_dropped.get, odd), None)
             if training and self.recipe.clean == "pieces":
                 problem = fault(self.recipe, *tokens) or problem
             if problem:
                 counts[f"{DROPPED}{problem}"] += 1
                 continue
-            kept.append((*row[:width], *tokens))
+            copies = int(weight) if weighted else 1
+            tokens[0] = with_tag(tag, tokens[0])
+            kept += [(*row[:width], *tokens)] * copies
             unchanged = row[1:width] if self.recipe.normal_form == "nfkc" else row[:width]
             counts[NOT_NFC] += not all(unicodedata.is_normalized("NFC", text) for text in unchanged)
             counts.update(ODD[what] for what in odd)
+            if copies > 1:
+                counts[COPIES] += copies - 1
         columns: Columns = [list(column) for column in zip(*kept, strict=True)] or [[] for _ in range(2 * width)]
         return columns, count_tokens(self.languages, columns[width:]) + counts
 
-    def _oddities(self, texts: Sequence[str]) -> list[str]:
+    def _oddities(self, texts: Sequence[str], tag: str) -> list[str]:
         """Return what is odd about the sides of a pair, keys of :data:`ODD`."""
         if len(texts) == 1:
             return []
         copy = ["copy"] if texts[0] == texts[1] != "" else []
         sides = zip(self.scripts, texts, strict=True)
-        return copy + ["script"] * any(scripts.is_foreign(text, entirely=True) for scripts, text in sides)
+        return copy + ["script"] * any(
+            tag in scripts and scripts[tag].is_foreign(text, entirely=True) for scripts, text in sides
+        )
 
     def segment_training_text(self, rows: Rows) -> tuple[Columns, Counter[str]]:
         """Return columns of each set in turn, and counts as ``SET, WHAT``; rows begin with the name of their set."""
         columns: Columns = []
         counts: Counter[str] = Counter()
         for name in self.sets:
-            part, found = self.segment([row[1:] for row in rows if row[0] == name], training=True)
+            part, found = self.segment([row[1:] for row in rows if row[0] == name], True, weighted=name == "train")
             columns += part
             counts.update({f"{name}, {what}": count for what, count in found.items()})
         return columns, counts
 
 
-def usual_scripts(path: Path, lines: int) -> Scripts:
-    """Return the scripts of a text, by about a thousand of its lines."""
-    with open(path, encoding="utf-8", newline="\n") as text:
-        return Scripts.of(list(islice(text, 0, None, lines // SAMPLE + 1)))
+def usual_scripts(path: Path, lines: int, tags: Path | None = None) -> dict[str, Scripts]:
+    """Return the scripts of a text's lines with each tag, "" without tags, by about a thousand lines of each."""
+    samples: dict[str, list[str]] = {}
+    with ExitStack() as stack:
+        text = stack.enter_context(open(path, encoding="utf-8", newline="\n"))
+        of_lines = stack.enter_context(open(tags)) if tags else repeat("")
+        sizes = Counter(stack.enter_context(open(tags))) if tags else {"": lines}
+        for tag, part in groupby(zip(of_lines, text, strict=False), itemgetter(0)):
+            sample = islice(part, 0, None, sizes[tag] // SAMPLE + 1)
+            samples.setdefault(tag.removesuffix("\n"), []).extend(line for _, line in sample)
+    return {tag: Scripts.of(sample) for tag, sample in samples.items()}
 
 
 def counts_of(name: str, counts: Mapping[str, int]) -> dict[str, int]:
@@ -155,19 +177,20 @@ def repeats(texts: Sequence[Path]) -> NDArray[np.bool_]:
     return repeated
 
 
-def _hashes(paths: Sequence[Path]) -> NDArray[np.int64]:
-    """Return (N,) hashes of the N rows of files, the same for equal rows in this process."""
+def _hashes(paths: Sequence[Path], either_way: bool = False) -> NDArray[np.int64]:
+    """Return (N,) hashes of the N rows of files, the same for equal rows in this process, or for these `either_way`."""
     with ExitStack() as stack:
         rows = zip(*(stack.enter_context(open(path, "rb")) for path in paths), strict=True)
-        return np.fromiter(map(hash, rows), np.int64)
+        return np.fromiter(map(hash, (tuple(sorted(row)) for row in rows) if either_way else rows), np.int64)
 
 
-def shared_with_training(sets: Mapping[str, Sequence[Path]]) -> dict[str, dict[str, Any]]:
+def shared_with_training(sets: Mapping[str, Sequence[Path]], either_way: bool = False) -> dict[str, dict[str, Any]]:
     """Return counts, without zeros, of the rows of each other set that are in the training set, which may be large.
 
-    Counted are also rows whose source alone is there, apart from case and punctuation, with an example.
+    With `either_way`, they may be there with source and target the other way round. Counted are also rows whose source
+    alone is there, apart from case and punctuation, with an example.
     """
-    training = np.unique(_hashes(sets["train"]))
+    training = np.unique(_hashes(sets["train"], either_way))
     found: dict[str, dict[str, Any]] = {}
     sources = {name: list(_sources(paths[0])) for name, paths in sets.items() if name != "train"}
     wanted = set().union(*sources.values()) - {hash(b"")}
@@ -176,7 +199,7 @@ def shared_with_training(sets: Mapping[str, Sequence[Path]]) -> dict[str, dict[s
         if source in wanted:
             first.setdefault(source, number)
     for name, of_set in sources.items():
-        is_there = np.isin(_hashes(sets[name]), training)
+        is_there = np.isin(_hashes(sets[name], either_way), training)
         others = [index for index, source in enumerate(of_set) if source in first and not is_there[index]]
         found[name] = {IN_TRAINING: int(is_there.sum()), SOURCE_IN_TRAINING: len(others)}
         for index in others[:1]:

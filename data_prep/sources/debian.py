@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from posnet_data_prep.dataset import FURTHER_TESTS, Dataset
+from posnet_data_prep.dataset import Dataset
 from posnet_data_prep.sources import document_sets
 from posnet_data_prep.sources.archives import WHEELS, Archive, package_descriptions
 from posnet_data_prep.sources.document_sets import Document
@@ -50,7 +50,7 @@ class PackageDescriptions(Dataset):
                 )
             if self.with_interface_texts:
                 texts = read_interface_texts(self.languages[1], downloads, report)
-                for name, pairs in zip(("train", "valid", FURTHER_TESTS[0]), texts.values(), strict=True):
+                for name, pairs in zip(("train", "valid", "test1"), texts.values(), strict=True):
                     sets.setdefault(name, []).append(Document("", tuple(pairs)))
             with report.stage("split documents"):
                 kept, dropped = document_sets.drop_near_duplicates(sets)

@@ -26,6 +26,8 @@ from posnet_fairseq.text.plain import PlainText, columns_of_text, is_markup, ite
 COMPRESSION = 3.5  # bytes of text for each byte of a compressed file, about
 PARTS = 20  # of a text without validation and test set, each becomes one part
 
+MARKS = ("tags", "weights")  # endings of files beside those of a set, see :func:`write_set`
+
 _DROPPED = re.compile(r"<url>|<talkid>|<keywords>")
 _KEPT_TAGS = re.compile(r"</?(?:title|description)>")
 
@@ -93,6 +95,13 @@ class Part:
     title: str  # in reports and records
     read: Callable[[Path], Iterator[Any]]  # returns the lines of a file, or the pairs of a table
     paths: Sequence[Path]
+    weight: int = 1  # how often each of its pairs is in the training set
+    tag: str = ""  # goes in front of the tokens of its sources
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether it has a weight or a tag."""
+        return self.weight > 1 or self.tag != ""
 
     def pairs(self) -> Iterator[tuple[str, ...]]:
         """Yield the sentence pairs of the files."""
@@ -116,7 +125,8 @@ def write_set(
     """Write all parts of a set, one after the other, to the files NAME.LANGUAGE of a folder.
 
     The counts are ``lines``, ``corpora`` (of each part by its title), ``tokenized``, the lines of each file that seems
-    to be tokenized already, ``odd``, see :func:`add_oddities`, and ``remarks``, sentences without periods.
+    to be tokenized already, ``odd``, see :func:`add_oddities`, and ``remarks``, sentences without periods. If a part
+    has a weight or a tag, NAME.tags and NAME.weights have those of each line.
     """
     counts: dict[str, int] = {}
     tokenized = Counter[str]()
@@ -127,6 +137,8 @@ def write_set(
             stack.enter_context(open(folder / f"{name}.{language}", "w", encoding="utf-8", newline="\n"))
             for language in languages
         ]
+        marked = any(part.is_marked for part in parts)
+        marks = [stack.enter_context(open(folder / f"{name}.{kind}", "w")) for kind in MARKS if marked]
         for part in parts:
             sides = [(file, PlainText(), Oddities()) for file in files]
             shifts, table = ShiftDetector(), TableForm() if len(part.paths) == 1 else None
@@ -139,6 +151,8 @@ def write_set(
                     shifts.add(*pair)
                     if table:
                         table.add(pair)
+            for file, mark in zip(marks, (part.tag, part.weight), strict=False):
+                file.writelines(itertools.repeat(f"{mark}\n", sides[0][1].lines))
             counts[part.title] = counts.get(part.title, 0) + sides[0][1].lines
             found: dict[str, int] = {}  # of a table, whose columns have one name, one of them
             for number, (_, text, oddities) in enumerate(sides):
@@ -201,22 +215,26 @@ def is_table(path: Path) -> bool:
     return plain_suffix(path) == ".tsv"
 
 
-def own_pairs(stages: Path, sets: Mapping[str, Sequence[Path]], languages: Sequence[str]) -> FolderStage:
-    """Return the stage that reads sentence pairs: of each set, files source, target, source, target ..., and tables."""
+def own_part(paths: Sequence[Path], weight: int) -> Part:
+    """Return the user's own files of source and target, or one table."""
+    return Part(shown(paths[0].name), read_table if is_table(paths[0]) else iterate_text, paths, weight)
+
+
+def own_pairs(stages: Path, sets: Mapping[str, Sequence[Part]], languages: Sequence[str]) -> tuple[FolderStage, float]:
+    """Return the stage that reads sentence pairs, the parts of each set, and by what weights multiply its size."""
 
     def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
-        counts = {}
-        for name, paths in sets.items():
-            rest, parts = iter(paths), []
-            for path in rest:
-                files = [path] if is_table(path) else [path, next(rest)]
-                parts.append(Part(shown(path.name), read_table if is_table(path) else iterate_text, files))
-            counts[name] = write_set(folder, name, languages, parts, report)
-        return counts
+        return {name: write_set(folder, name, languages, parts, report) for name, parts in sets.items()}
 
-    size = _plain_size(path for paths in sets.values() for path in paths)
-    settings = {name: [[is_table(path), digest(path)] for path in paths] for name, paths in sets.items()}
-    return FolderStage(stages / "read", read, {**settings, "languages": list(languages)}, size=size)
+    paths = {name: [path for part in parts for path in part.paths] for name, parts in sets.items()}
+    sizes = [(_plain_size(part.paths), part.weight) for parts in sets.values() for part in parts]
+    size = sum(plain for plain, _ in sizes)
+    growth = sum(plain * weight for plain, weight in sizes) / max(1, size)
+    settings: dict[str, Any] = {name: [[is_table(path), digest(path)] for path in of] for name, of in paths.items()}
+    marks = {name: [[part.tag, part.weight] for part in parts] for name, parts in sets.items()}
+    if any(part.is_marked for parts in sets.values() for part in parts):  # others need not be made again
+        settings["marks"] = marks
+    return FolderStage(stages / "read", read, {**settings, "languages": list(languages)}, size=size), growth
 
 
 def own_text(stages: Path, files: Sequence[Path], ending: str, seed: int | None) -> FolderStage:

@@ -47,8 +47,10 @@ class _Comparison(msgspec.Struct, forbid_unknown_fields=True):
     seed: int | None = None
     lowercase: bool | None = None
     tokenize: str | None = None
+    multi_reference: str | None = None
     bleurt_model: str | None = None
     comet_model: str | None = None
+    comet_kiwi_model: str | None = None
     comet_encoder: str | None = None
 
 

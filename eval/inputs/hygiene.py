@@ -60,8 +60,9 @@ def given_remarks(sources: Sequence[str], references: Sequence[Sequence[str]]) -
     for name, lines in {"the source": sources, **texts}.items():
         empty = [place for place, line in enumerate(lines, 1) if is_blank(line)]
         if empty:
-            counts = ", which metrics take for a translation without words" if several and name in texts else ""
-            yield Remark("", f"{counted(len(empty), 'line')} empty in {name}{counts}", tuple(empty[:SHOWN]))
+            are = "is" if len(empty) == 1 else "are"
+            unused = f" and {are} not used" if several and name in texts else ""
+            yield Remark("", f"{counted(len(empty), 'line')} of {name} {are} empty{unused}", tuple(empty[:SHOWN]))
         plain = PlainText(lines)
         if plain.is_segmented:
             lines_have = counted(plain.segmented, f"line in {name} has", f"lines in {name} have")
@@ -78,7 +79,7 @@ def remarks(
     sources: Sequence[str] = (),
     lowercase: bool = False,
 ) -> list[Remark]:
-    """Return remarks on N lines of a system's output, by N of the first reference and N or none of the source.
+    """Return remarks on N lines of a system's output, by N or none of the first reference and of the source.
 
     Of case nothing is said if scores ignore it.
     """
@@ -95,11 +96,13 @@ def remarks(
         f"{{repeat}} a phrase {OFTEN} times or more": _not_in_reference(_repeats),
         "{have} subword marks": _not_in_reference(_SUBWORDS.search),
         "{have} HTML entities": _not_in_reference(find_entity),
-        f"{{are}} more than {OUTLIER} times as long or as short as the reference": _is_outlier,
+        f"{{are}} more than {OUTLIER} times as long or as short as the reference": lambda line, reference, source: (
+            references and _is_outlier(line, reference)
+        ),
     }
     originals: Sequence[str | None] = sources or [None] * len(lines)
     singular = {"are": "is", "are copies": "is a copy", "differ": "differs", "have": "has", "repeat": "repeats"}
-    triples = list(zip(lines, references, originals, strict=True))
+    triples = list(zip(lines, references or [""] * len(lines), originals, strict=True))
     found = []
     for text, check in checks.items():
         odd = [number for number, triple in enumerate(triples, 1) if check(*triple)]
@@ -111,16 +114,18 @@ def remarks(
 
 
 def _not_in_reference(has: Callable[[str], object]) -> Callable[[str, str, str | None], bool]:
-    """Return a check for what a line has, but not its reference."""
-    return lambda line, reference, source: bool(has(line)) and not has(reference)
+    """Return a check for what a line has, but not its reference, or its source if there is no reference."""
+    return lambda line, reference, source: bool(has(line)) and not has(reference or source or "")
 
 
-def _is_outlier(line: str, reference: str, source: str | None) -> bool:
+def _is_outlier(line: str, reference: str) -> bool:
     shorter, longer = sorted((len(line), len(reference)))
     return longer - shorter > SHORT and longer > OUTLIER * shorter and not is_blank(line)
 
 
 def _of_the_whole(lines: Sequence[str], references: Sequence[str], lowercase: bool) -> Iterator[str]:
+    if not references:
+        return
     if lines and list(lines) == list(references):
         yield "identical to the reference"
     elif looks_misaligned(lines, references):

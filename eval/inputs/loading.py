@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from posnet_eval.inputs.hygiene import UNSPACED, can_be, first_misaligned_line, unspaced_script
 from posnet_eval.inputs.plan import Lines, Plan, TestSet, Text
-from posnet_eval.metrics.base import WITHOUT_SPACES
+from posnet_eval.metrics import get_metric
+from posnet_eval.metrics.base import WITHOUT_SPACES, MetricOptions
 from posnet_fairseq.shared.errors import UsageError, counted, option, visible
 from posnet_fairseq.shared.files import is_blank, read_lines
 from posnet_fairseq.shared.progress import shown
@@ -31,10 +32,29 @@ class Texts:
     name: str  # in tables
     languages: tuple[str, str]  # source and target language, "" if not known
     sources: Lines  # N lines, or none
-    references: tuple[Lines, ...]  # N lines for each reference translation
+    references: tuple[Lines, ...]  # N lines for each reference translation, of which there may be none
     outputs: Mapping[str, tuple[Lines, ...]]  # {system: N lines for each run}
     missing: Mapping[str, str]  # {system: why it has no output}
     groups: Lines  # N names of groups, or none
+
+    @property
+    def references_of_lines(self) -> list[Lines]:
+        """The reference translations of each line: of several texts, those in which the line is not empty."""
+        if not self.references:
+            return [()] * len(self.sources)
+        if len(self.references) == 1:
+            return list(zip(*self.references, strict=True))
+        return [tuple(line for line in of_line if not is_blank(line)) for of_line in zip(*self.references, strict=True)]
+
+    @property
+    def first_references(self) -> Lines:
+        """The first reference translation of each line, "" where it has none; empty if there are none."""
+        return tuple((*of_line, "")[0] for of_line in self.references_of_lines) if self.references else ()
+
+    @property
+    def size(self) -> int:
+        """N, the number of segments."""
+        return len(self.references[0] if self.references else self.sources)
 
 
 def load(plan: Plan) -> list[Texts]:
@@ -64,12 +84,15 @@ class _Loader:
             for number, text in enumerate(test_set.references, 1)
         ]
         sources, references = self._sources_and_references(test_set, named)
+        if len(references) > 1 and len(set(map(len, references))) == 1:
+            self._check_every_line(test_set, references)
+        given, what = (references[0], "reference") if references else (sources, "source")
         outputs, missing = {}, {}
         for system in self._plan.systems:
             runs = test_set.outputs.get(system, ())
             absent = [visible(shown(run)) for run in runs if isinstance(run, Path) and not os.path.exists(run)]
             if runs and not absent:
-                outputs[system] = tuple(self._output(system, runs, number, references) for number in range(len(runs)))
+                outputs[system] = tuple(self._output(system, runs, number, given, what) for number in range(len(runs)))
                 continue
             missing[system] = f"there is no {absent[0]}" if absent else f"no output is given for {test_set.name}"
             if not self._plan.skip_missing:
@@ -81,22 +104,22 @@ class _Loader:
             for lines, (name, _) in zip(references, named, strict=False):  # sacreBLEU's own need no check
                 self._check_subwords(name, lines, chain(*said))
         languages = test_set.languages
-        if test_set.references and not any(languages):
-            texts = (test_set.source, sources), (test_set.references[0], references[0] if references else ())
+        if not (test_set.sacrebleu_name or any(languages)):
+            texts = (test_set.source, sources), next(zip(test_set.references, references, strict=False), (None, ()))
             first, second = (_language(text, lines) for text, lines in texts)
             languages = first, second
         if references:
             self._check_language(languages[1], references[0], test_set.name)
-        groups = () if test_set.groups is None else self._groups(test_set.groups, references)
+        groups = () if test_set.groups is None else self._groups(test_set.groups, given, what)
         return Texts(test_set.name, languages, sources, references, outputs, missing, groups)
 
-    def _output(self, system: str, runs: Sequence[Text], number: int, references: Sequence[Lines]) -> Lines:
+    def _output(self, system: str, runs: Sequence[Text], number: int, given: Lines, what: str) -> Lines:
         run, several = runs[number], len(runs) > 1
         name = f"system {system}" + (f": {run}" if isinstance(run, Path) else f", run {number + 1}" if several else "")
         lines = self._read(read_output, run, name)
-        if lines is not None and references:
-            self._check_length(name, lines, references[0])
-            self._check_subwords(name, lines, references[0])
+        if lines is not None and given:
+            self._check_length(name, lines, given, what)
+            self._check_subwords(name, lines, given)
         return lines or ()
 
     def _sources_and_references(
@@ -115,19 +138,19 @@ class _Loader:
             if lines == ():
                 self.problems.append(f"{name} is empty. Give one with text.")
             elif lines is not None and texts and texts[0]:
-                self._check_length(name, lines, texts[0])
+                self._check_length(name, lines, texts[0], "reference")
             texts.append(lines or ())
         if not all(texts):
             return (), ()
         return (texts[-1], tuple(texts[:-1])) if test_set.source is not None else ((), tuple(texts))
 
-    def _groups(self, text: Text, references: Sequence[Lines]) -> Lines:
+    def _groups(self, text: Text, given: Lines, what: str) -> Lines:
         name = f"groups {text}" if isinstance(text, Path) else "the list of groups"
         lines = self._read(read_lines, text, name)
-        if lines is None or not references:
+        if lines is None or not given:
             return ()
         groups = tuple(map(str.strip, lines))
-        count, expected = len(set(groups)), len(references[0])
+        count, expected = len(set(groups)), len(given)
         odd = next((line for line, group in enumerate(groups, 1) if not group or not group.isprintable()), 0)
         if count > MOST_GROUPS:
             problem = f"{count:,} groups"
@@ -139,7 +162,7 @@ class _Loader:
             return groups
         self.problems.append(
             f"{name}: {problem}. Give the name of a group, in visible characters, for each of the {expected:,} lines "
-            f"of the reference, and {MOST_GROUPS} groups at most."
+            f"of the {what}, and {MOST_GROUPS} groups at most."
         )
         return ()
 
@@ -154,12 +177,25 @@ class _Loader:
             self.problems.append(str(error))
             return None
 
-    def _check_length(self, name: str, lines: Lines, reference: Lines) -> None:
-        if len(lines) != len(reference):
-            first = first_misaligned_line(lines, reference)
+    def _check_length(self, name: str, lines: Lines, given: Lines, what: str) -> None:
+        if len(lines) != len(given):
+            first = first_misaligned_line(lines, given)
             self.problems.append(
-                f"{name} has {counted(len(lines), 'line')}, the reference {len(reference):,}; line {first:,} is the "
+                f"{name} has {counted(len(lines), 'line')}, the {what} {len(given):,}; line {first:,} is the "
                 "first that seems out of step."
+            )
+
+    def _check_every_line(self, test_set: TestSet, references: Sequence[Lines]) -> None:
+        """Refuse lines without a reference, of several, if a metric reads any."""
+        empty = [number for number, line in enumerate(zip(*references, strict=True), 1) if all(map(is_blank, line))]
+        if empty and any(get_metric(name, MetricOptions()).needs_reference for name in self._plan.metrics):
+            are, have = ("is", "this line has") if len(empty) == 1 else ("are", "these lines have")
+            fix = "Write one into any of them, or leave it out of all files, line by line"
+            if test_set.sacrebleu_name:
+                fix = f"Give files without such lines by {option('source')} and {option('reference')}"
+            self.problems.append(
+                f"{counted(len(empty), 'line')} {are} empty in all references of {test_set.name}, the first is line "
+                f"{empty[0]:,}, so {have} no reference. {fix}, or {option('metrics')} comet-kiwi alone."
             )
 
     def _check_subwords(self, name: str, lines: Lines, others: Iterable[str]) -> None:

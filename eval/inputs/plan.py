@@ -1,5 +1,6 @@
 """The plan of a comparison, as a command line, a configuration file or a Python call gives it."""
 
+import argparse
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -9,7 +10,7 @@ from typing import Any
 
 from posnet_eval.metrics import METRICS, get_metric
 from posnet_eval.metrics.base import MetricOptions
-from posnet_fairseq.shared.errors import UsageError, option
+from posnet_fairseq.shared.errors import UsageError, flag, option
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.shared.schema import check_choice, check_range
 
@@ -21,8 +22,9 @@ TESTS = {"shift": "two-sided paired bootstrap", "bs": "paired bootstrap", "ar": 
 SEEDS = "seeds"  # the test of sentences and seeds
 SYMBOLS = ("†", "‡")  # mark a difference from the first baseline, from the second
 # Settings of a plan that both a command line and a configuration file may have.
-MODELS = ("bleurt_model", "comet_model", "comet_encoder")
-SETTINGS = ("metrics", "test", "resamples", "trials", "seed", "lowercase", "tokenize", *MODELS)
+MODELS = ("bleurt_model", "comet_model", "comet_kiwi_model", "comet_encoder")
+SETTINGS = ("metrics", "test", "resamples", "trials", "seed", "lowercase", "tokenize", "multi_reference", *MODELS)
+MULTI_REFERENCE = ("mean", "max")  # of the scores that a segment has by each of its references
 RUNNING = ("skip_missing", "cached_only", "cache", "device", "workers")  # settings of a command line alone
 # Columns of the results as rows; facts about systems follow and need titles of their own.
 ROW_COLUMNS = (
@@ -51,8 +53,8 @@ class TestSet:
 
     def __post_init__(self) -> None:
         about = f"test set {self.name}"
-        if bool(self.references) == bool(self.sacrebleu_name) or (self.source is not None and self.sacrebleu_name):
-            own = f"{option('reference')}, with or without {option('source')}"
+        if bool(self.references or self.source is not None) == bool(self.sacrebleu_name):
+            own = f"{option('reference')}, {option('source')} (alone for comet-kiwi) or both"
             raise UsageError(f"{about}: give either {own}, or {option('test_set')}, which brings both.")
         for runs in self.outputs.values():
             # A NUL is refused when the file is read.
@@ -78,7 +80,9 @@ class Plan:
     tokenize: str | None = None
     bleurt_model: str | None = None
     comet_model: str | None = None
+    comet_kiwi_model: str | None = None
     comet_encoder: str | None = None
+    multi_reference: str = MULTI_REFERENCE[0]  # of COMET and BLEURT
     columns: Mapping[str, Mapping[str, Fact]] = field(default_factory=dict)  # {title: {system: fact}}
     notes: tuple[str, ...] = ()  # sentences below the tables
     pictures: Mapping[str, str] = field(default_factory=dict)  # {title: picture as a data URI}, shown on the page
@@ -97,6 +101,7 @@ class Plan:
         _check_choice("baselines", self.baselines, self.systems, 0, len(SYMBOLS))
         if self.test is not None:
             check_choice("test", self.test, TESTS)
+        check_choice(option("multi_reference"), self.multi_reference, MULTI_REFERENCE)
         check_range("resamples", self.resamples, FEWEST, MOST, whole=True)
         check_range("trials", self.trials, 1, MOST, whole=True)
         check_range("seed", self.seed, 0, 10**30, whole=True)
@@ -129,11 +134,21 @@ def plan_of_one_test_set(
     **settings: Any,
 ) -> Plan:
     """Return a plan of systems {name: one text for each run} on one test set; settings are other attributes of it."""
-    file = references[0] if references and isinstance(references[0], Path) else None
-    name = test_set or (" ".join(shown(file.stem).split()) if file else "") or "test"
+    first = references[0] if references else source
+    name = test_set or (" ".join(shown(first.stem).split()) if isinstance(first, Path) else "") or "test"
     found = TestSet(name, language_pair(languages), source, references, test_set or "", outputs, groups)
     systems = {system: system for system in outputs}
     return Plan(systems=systems, test_sets=(found,), **{"baselines": default_baselines(outputs), **settings})
+
+
+def add_model_options(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
+    """Add options of :data:`MODELS`, which are None unless they are given."""
+    for name in names:
+        metavar, text = "MODEL", f"name on the Hugging Face hub, or folder (default: {getattr(MetricOptions, name)})"
+        if name == "comet_encoder":
+            metavar = "FOLDER"
+            text = "folder with tokenizer and configuration of COMET's and COMETKiwi's encoder (default: from the hub)"
+        parser.add_argument(flag(name), metavar=metavar, help=text)
 
 
 def metric_names(text: str) -> tuple[str, ...]:

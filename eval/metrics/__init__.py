@@ -13,6 +13,7 @@ METRICS = {
     "ter": "sacrebleu_metrics.Ter",
     "bleurt": "bleurt.Bleurt",
     "comet": "comet.Comet",
+    "comet-kiwi": "comet.CometKiwi",
 }
 
 

@@ -14,7 +14,7 @@ WITHOUT_SPACES = ("zh", "ja")  # whose Chinese characters TER can count as words
 
 
 class Segment(NamedTuple):
-    """A line of a translation with its source ("" if the metric does not read it) and its references."""
+    """A line of a translation with its source ("" if the metric does not read it) and its references, if it does."""
 
     source: str
     hypothesis: str
@@ -26,13 +26,14 @@ class MetricOptions:
     """Settings of all metrics, of which each reads some. Models are names on the Hugging Face hub or folders."""
 
     language: str = ""  # the target language, as "de", "zho_Hans" or "zh-TW"; "" if it is not known
-    references: int = 1  # number of reference translations
+    references: int = 1  # number of reference translations of each line; -1 if lines have different numbers
     lowercase: bool = False  # lowercase translations and references before scoring (TER always does)
     tokenize: str | None = None  # sacreBLEU's tokenizer for BLEU; None: chosen by the language
     processes: int = 1  # that count n-grams and edits
     bleurt_model: str = "lucadiliello/BLEURT-20"
     comet_model: str = "Unbabel/wmt20-comet-da"
-    comet_encoder: str | None = None  # its tokenizer and configuration; None: the encoder that COMET's checkpoint names
+    comet_kiwi_model: str = "Unbabel/wmt22-cometkiwi-da"
+    comet_encoder: str | None = None  # tokenizer and configuration of both; None: the encoder that the checkpoint names
     device: str | None = None  # cpu, cuda for all GPUs, or one, as cuda:1; None: all GPUs, or the CPU if there are none
 
 
@@ -48,6 +49,10 @@ class Metric(ABC):
     label: str  # as in tables, "chrF"
     higher_is_better = True
     needs_source = False  # whether the source is read
+    needs_reference = True  # whether references are read
+    # Whether segments have one reference; statistics of several are averaged, or the largest is taken: only of a
+    # MeanMetric with higher_is_better.
+    one_reference = False
     width: int  # K, the number of statistics of a segment
 
     def __init__(self, options: MetricOptions) -> None:

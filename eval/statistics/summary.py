@@ -83,7 +83,7 @@ def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) ->
         metrics=tuple(_info(run, plan) for run in runs),
         scores=scores,
         differences=differences,
-        by_length=tuple(buckets(by_length(texts.sources or texts.references[0]), metrics, statistics)),
+        by_length=tuple(buckets(by_length(texts.sources or texts.first_references), metrics, statistics)),
         by_group=tuple(buckets(by_group(texts.groups), metrics, statistics)),
         remarks=(*_remarks(texts, plan), *_cut(runs), *starmap(_pooled, unlike.items())),
         segments={
@@ -108,7 +108,8 @@ def _cut(runs: Iterable[MetricRun]) -> Iterator[hygiene.Remark]:
     for run in runs:
         if run.cut is not None and (lines := (np.flatnonzero(run.cut) + 1).tolist()):
             longer = counted(len(lines), "line is longer", "lines are longer")
-            what = "source, reference or translation" if run.metric.needs_source else "reference or translation"
+            reads = ["source"] * run.metric.needs_source + ["reference"] * run.metric.needs_reference
+            what = f"{', '.join(reads)} or translation"
             text = f"{longer} than {run.metric.label} reads: the end of a {what} does not count"
             yield hygiene.Remark("", text, tuple(lines[: hygiene.SHOWN]))
 
@@ -170,23 +171,25 @@ def buckets(parts: Iterable[Part], metrics: Mapping[str, Metric], statistics: By
 def _remarks(texts: Texts, plan: Plan) -> Iterator[hygiene.Remark]:
     if "bleu" in plan.metrics and not plan.tokenize and (why := bleu_tokenizer(texts.languages[1])[1]):
         yield hygiene.Remark("", why)
-    count = len(texts.references[0])
-    if count < FEWEST_LINES:
-        few = counted(count, "line")
+    if texts.size < FEWEST_LINES:
+        few = counted(texts.size, "line")
         yield hygiene.Remark("", f"only {few}: intervals and p-values mean little below {FEWEST_LINES}")
     yield from hygiene.given_remarks(texts.sources, texts.references)
     for name, runs in texts.outputs.items():
         if len(set(runs)) < len(runs):
             yield hygiene.Remark(name, "runs with equal outputs, which say nothing about the variation over seeds")
         for number, lines in enumerate(runs, 1):
-            for remark in hygiene.remarks(name, lines, texts.references[0], texts.sources, plan.lowercase):
+            for remark in hygiene.remarks(name, lines, texts.first_references, texts.sources, plan.lowercase):
                 yield replace(remark, text=f"run {number}: {remark.text}") if len(runs) > 1 else remark
 
 
 def _info(run: MetricRun, plan: Plan) -> MetricInfo:
     trials = {"ar": plan.trials} if plan.test == "ar" else {}
+    details, number = run.details, run.metric.options.references
+    if run.metric.one_reference and number != 1:  # not in `details`, which are part of the cache's keys
+        details = {"nrefs": "var" if number < 0 else str(number), "refs": plan.multi_reference, **details}
     # In one line: the name of a model's folder may have any characters.
-    text = " ".join(visible(signature(run.details, bs=plan.resamples, **trials, seed=plan.seed)).split())
+    text = " ".join(visible(signature(details, bs=plan.resamples, **trials, seed=plan.seed)).split())
     return MetricInfo(run.metric.name, run.metric.label, run.metric.higher_is_better, text)
 
 

@@ -6,6 +6,7 @@ import platform
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,9 +122,9 @@ def require_aihwkit() -> None:
     )
 
 
-def parse_parts(option: str, text: str) -> tuple[str, ...]:
-    """Return the parts that an option names, with commas between, in the order of :data:`PARTS`."""
+def parse_parts(option: str, text: str, parts: Sequence[str] = PARTS) -> tuple[str, ...]:
+    """Return the parts that an option names, with commas between, in the order of all of them."""
     given = text.split(",")
-    if not set(given) <= set(PARTS) or len(set(given)) < len(given):
-        raise UsageError(f"{option} {text!r:.80}: give one or more of {', '.join(PARTS)}, with commas between.")
-    return tuple(part for part in PARTS if part in given)
+    if not set(given) <= set(parts) or len(set(given)) < len(given):
+        raise UsageError(f"{option} {text!r:.80}: give one or more of {', '.join(parts)}, with commas between.")
+    return tuple(part for part in parts if part in given)

@@ -62,7 +62,7 @@ def examine() -> Iterator[Finding]:
         except Exception as error:
             says = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
             yield Finding(what, False, says, fix, needed=bool(fix))
-    yield from map(_neural_metric, ("comet", "bleurt"))
+    yield from map(_neural_metric, ("comet", "comet-kiwi", "bleurt"))
 
 
 def _fairseq() -> Finding:

@@ -17,7 +17,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("checkpoint", type=path_text, nargs=1, help="language model to use")
     add_search_options(parser, "of beginnings", "tokens of the texts", OF_TEXTS)
     # What posnet-translate has options for, and texts are not continued with.
-    absent = dict.fromkeys(("prefix", "score_translations", "print_alignment", "shortlist", "split_sentences"))
+    absent = dict.fromkeys(
+        "prefix constraints terms score_translations print_alignment shortlist split_sentences".split()
+    )
     parser.set_defaults(generates=True, stream=False, resume=False, json=False, per_token=False, **absent)
     parser.set_defaults(on_long="error")
     return parser

@@ -4,10 +4,10 @@ import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
-from posnet_fairseq.inference.options import add_text_options, text_options
+from posnet_fairseq.inference.options import add_text_options, add_to_option, text_options
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import a_path, check_folder, path_text
+from posnet_fairseq.shared.files import a_path, check_folder, check_place, path_text
 from posnet_fairseq.shared.progress import ProgressReporter, shown
 
 # torch and posnet_fairseq.plots are imported where they are used: each takes a second.
@@ -28,6 +28,7 @@ def _parser() -> argparse.ArgumentParser:
     for one in (weights, gates):
         one.add_argument("checkpoint", type=path_text, help="checkpoint or model folder")
         add_text_options(one)
+        add_to_option(one)
         one.set_defaults(draw=_of_model)
 
     lines = what.add_parser("curves", help="loss, perplexity, learning rate and speed of trainings")
@@ -52,28 +53,49 @@ def _parser() -> argparse.ArgumentParser:
         "--results", type=a_path, metavar="FOLDER", help="folder of the results (default: results/STUDY)"
     )
     study.set_defaults(draw=_study)
-    for one in (weights, gates, report, study):
-        one.add_argument(
+    either = weights.add_mutually_exclusive_group()
+    either.add_argument(
+        "--npz", type=a_path, metavar="FILE", help="write the weights of all heads to this file for numpy, no pictures"
+    )
+    takers: list[argparse.ArgumentParser | argparse._MutuallyExclusiveGroup] = [either, gates, report, study]
+    for taker in takers:
+        taker.add_argument(
             "--out", type=a_path, default=Path("figures"), help="folder of the pictures (default: figures)"
         )
     return parser
 
 
 def _of_model(options: argparse.Namespace, report: ProgressReporter) -> Iterable[Path]:
+    from posnet_fairseq.inference.inspection import of_texts, save
+    from posnet_fairseq.inference.model_folder import files_of_data, files_of_models
     from posnet_fairseq.plots import of_model
 
-    check_folder(options.out)
+    npz = getattr(options, "npz", None)
+    if npz:
+        optional = filter(None, (options.bpe_codes, options.sentencepiece_model))
+        check_place(npz, "--npz", [*files_of_models([options.checkpoint]), *optional])
+    else:
+        check_folder(options.out)
     if options.sentence is None:
+        if options.to is not None:
+            raise UsageError(f"--to {options.to} chooses the language of a translation. Give --sentence, too.")
         mixings, title = of_model.without_sentence(options.checkpoint), options.checkpoint
     else:
         from posnet_fairseq.inference.model_loading import load_models
+        from posnet_fairseq.inference.search.search_settings import SearchSettings
         from posnet_fairseq.text.pipeline import choose_pipeline
 
         title = f"{options.checkpoint}: {options.sentence}"
         models, vocabulary, folder, _ = load_models([options.checkpoint], options.data, generates=None)
-        text = choose_pipeline(folder, vocabulary.languages, **text_options(options))
-        mixings, translation = of_model.with_sentence(models[0], vocabulary, text, options.sentence)
+        if npz:
+            check_place(npz, "--npz", files_of_data(folder))
+        text = choose_pipeline(folder, vocabulary.languages, **text_options(options)).towards(options.to)
+        search = SearchSettings(beam=5, max_len_a=2, max_len_b=20)
+        mixings, translation = of_texts(models[0], vocabulary, text, options.sentence, None, search)
         title += "" if translation is None else f" → {translation}"
+    if npz:
+        save(npz, of_model.with_weights(mixings, report))
+        return [npz]
     of_model.draw(options.what, mixings, options.out, title, report)
     report.say(f"{shown(options.out / f'{options.what}.html')} shows every head; pictures of it are beside it")
     return ()

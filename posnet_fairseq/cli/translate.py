@@ -2,15 +2,21 @@
 
 import argparse
 
-from posnet_fairseq.inference.options import ON_LONG, add_load_options, add_search_options, check_search_options
-from posnet_fairseq.inference.search.search_settings import SETTINGS, SearchSettings
-from posnet_fairseq.shared.common_options import parsed_by
+from posnet_fairseq.inference.options import (
+    ON_LONG,
+    add_load_options,
+    add_search_options,
+    add_to_option,
+    check_search_options,
+)
+from posnet_fairseq.inference.search.search_settings import SETTINGS, SearchSettings, check_constrained, given_settings
+from posnet_fairseq.shared.common_options import add_resume_option, parsed_by
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import path_text
 from posnet_fairseq.text.sentences import check_splitting
 
 # What is said of single translations.
-_OF_ONE_SENTENCE = ("prefix", "score_translations", "nbest", "print_alignment", "per_token", "json")
+_OF_ONE_SENTENCE = ("prefix", "constraints", "score_translations", "nbest", "print_alignment", "per_token", "json")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -21,6 +27,7 @@ def _parser() -> argparse.ArgumentParser:
         "checkpoint", type=path_text, nargs="+", help="checkpoint or model folder; several make an ensemble"
     )
     add_search_options(parser, "to translate", "source tokens")
+    add_to_option(parser)
     second = parser.add_mutually_exclusive_group()
     second.add_argument(
         "--prefix",
@@ -33,6 +40,18 @@ def _parser() -> argparse.ArgumentParser:
         type=path_text,
         help="instead of translating, score the lines of this file as translations of the input: the log probability "
         "by forced decoding, divided by length to the power of --lenpen",
+    )
+    second.add_argument(
+        "--constraints",
+        type=path_text,
+        help="file with texts that each translation must contain, as they are: a line for each line of input, texts "
+        "with tabs between them, or nothing",
+    )
+    parser.add_argument(
+        "--terms",
+        type=path_text,
+        help="file with lines SOURCE TERM, tab, TARGET TERM: where a source term occurs in a line, its translation "
+        "must contain the target term as it is. How many do not is printed on standard error",
     )
     aligned = parser.add_mutually_exclusive_group()
     aligned.add_argument(
@@ -82,12 +101,7 @@ def _parser() -> argparse.ArgumentParser:
         help="read line by line and write each translation as soon as it is done, for pipes and terminals. Without "
         "this option 4,000 lines are read first, and lines of similar length are translated together, which is faster",
     )
-    how.add_argument(
-        "--resume",
-        action="store_true",
-        help="resume from OUTPUT.partial, where an interrupted command has left its finished translations, and refuse "
-        "those of another command. Without this option the command resumes its own, and replaces those of another",
-    )
+    add_resume_option(how)
     parser.set_defaults(generates=False)
     return parser
 
@@ -96,12 +110,14 @@ def _parser() -> argparse.ArgumentParser:
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-translate."""
     check_search_options(options)
-    for name in (*SETTINGS, "nbest", "shortlist") if options.score_translations else ():
+    for name in (*SETTINGS, "nbest", "shortlist", "terms") if options.score_translations else ():
         if name != "lenpen" and getattr(options, name) not in (None, getattr(SearchSettings, name, None)):
             raise UsageError(
                 f"--score-translations {options.score_translations} with {flag(name)}: nothing is searched for. Leave "
                 "one of the two out."
             )
+    constraints = {name: getattr(options, name) for name in ("terms", "constraints")}
+    check_constrained(constraints, SearchSettings(**given_settings(options)))
     if options.split_sentences:
         check_splitting({name: getattr(options, name) for name in _OF_ONE_SENTENCE})
     from posnet_fairseq.inference.translating import translate

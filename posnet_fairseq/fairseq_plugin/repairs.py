@@ -26,6 +26,7 @@ from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 from omegaconf import open_dict
 
+from posnet_fairseq.fairseq_plugin.freezing import frozen
 from posnet_fairseq.fairseq_plugin.training_options import check_training_options
 from posnet_fairseq.inference.checkpoints import data_types
 from posnet_fairseq.inference.weights import MIXERS
@@ -38,7 +39,7 @@ from posnet_fairseq.text.pipeline import check_dictionary
 logger = logging.getLogger(__name__)
 
 
-def _replaces(owner: Any, name: str) -> Callable[[Callable], Callable]:
+def replaces(owner: Any, name: str) -> Callable[[Callable], Callable]:
     """Replace a function of a module or class of fairseq; the new one gets the original as first argument."""
 
     def replace(repaired: Callable) -> Callable:
@@ -63,7 +64,7 @@ if not hasattr(numpy, "compat"):
     vars(numpy)["compat"] = types.SimpleNamespace(long=int)
 
 
-@_replaces(indexed_dataset, "make_dataset")
+@replaces(indexed_dataset, "make_dataset")
 def check_data_when_it_is_loaded(make: Callable, path: str, impl: str, *args: Any, **kwargs: Any) -> Any:
     """Refuse incomplete binarized text when it is loaded.
 
@@ -79,7 +80,7 @@ def check_data_when_it_is_loaded(make: Callable, path: str, impl: str, *args: An
     return make(path, impl, *args, **kwargs)
 
 
-@_replaces(tasks, "setup_task")
+@replaces(tasks, "setup_task")
 def refuse_dictionaries_of_other_data(setup: Callable, cfg: Any, **kwargs: Any) -> Any:
     """Refuse data whose dictionaries are not those that it was binarized with, before it is read.
 
@@ -110,7 +111,7 @@ def refuse_dictionaries_of_other_data(setup: Callable, cfg: Any, **kwargs: Any) 
     return task
 
 
-@_replaces(checkpoint_utils, "load_checkpoint_to_cpu")
+@replaces(checkpoint_utils, "load_checkpoint_to_cpu")
 def refuse_overrides_of_other_models(
     load: Callable, path: str, arg_overrides: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
@@ -138,7 +139,7 @@ def options_of_transformers() -> set[str]:
     return {action.dest for action in parser._actions} | {field.name for field in fields}
 
 
-@_replaces(checkpoint_utils, "save_checkpoint")
+@replaces(checkpoint_utils, "save_checkpoint")
 def save_at_ends_of_epochs(save: Callable, cfg: Any, trainer: Any, epoch_itr: Any, val_loss: float | None) -> Any:
     """Let ``--save-interval-updates`` write ``checkpoint_E_U.pt`` also at updates that end an epoch.
 
@@ -154,7 +155,7 @@ def save_at_ends_of_epochs(save: Callable, cfg: Any, trainer: Any, epoch_itr: An
     return save(cfg, trainer, epoch_itr, val_loss)
 
 
-@_replaces(FairseqTask, "get_batch_iterator")
+@replaces(FairseqTask, "get_batch_iterator")
 def resume_with_the_same_batches(
     make: Callable, task: Any, dataset: Any, *args: Any, epoch: int = 1, **kwargs: Any
 ) -> Any:
@@ -173,7 +174,7 @@ def resume_with_the_same_batches(
     return iterator
 
 
-@_replaces(checkpoint_utils, "load_checkpoint")
+@replaces(checkpoint_utils, "load_checkpoint")
 def resume_fine_tuning_with_other_batches(load: Callable, cfg: Any, trainer: Any, **kwargs: Any) -> Any:
     """Let a fine-tuning resume with ``--reset-dataloader``, which other batches need.
 
@@ -185,7 +186,7 @@ def resume_fine_tuning_with_other_batches(load: Callable, cfg: Any, trainer: Any
     return load(cfg, trainer, **kwargs)
 
 
-@_replaces(checkpoint_utils, "load_checkpoint")
+@replaces(checkpoint_utils, "load_checkpoint")
 def leave_finished_trainings(load: Callable, cfg: Any, trainer: Any, **kwargs: Any) -> Any:
     """Let a training that is finished and started again, as by a queue of jobs, end as it is.
 
@@ -208,7 +209,7 @@ def leave_finished_trainings(load: Callable, cfg: Any, trainer: Any, **kwargs: A
     return extra_state, batches
 
 
-@_replaces(checkpoint_utils, "load_checkpoint")
+@replaces(checkpoint_utils, "load_checkpoint")
 def validate_the_beginning_of_a_fine_tuning(load: Callable, cfg: Any, trainer: Any, **kwargs: Any) -> Any:
     """Validate and save the weights that a fine-tuning begins with, as ``checkpoint_1_0.pt``.
 
@@ -228,7 +229,7 @@ def validate_the_beginning_of_a_fine_tuning(load: Callable, cfg: Any, trainer: A
     return extra_state, batches
 
 
-@_replaces(EpochBatchIterator, "_get_iterator_for_epoch")
+@replaces(EpochBatchIterator, "_get_iterator_for_epoch")
 def fork_workers(make: Callable, batches: EpochBatchIterator, *args: Any, **kwargs: Any) -> Any:
     """Let Python 3.14 fork the workers that read batches, as earlier versions do, and end those of a killed training.
 
@@ -249,7 +250,7 @@ def fork_workers(make: Callable, batches: EpochBatchIterator, *args: Any, **kwar
         return make(batches, *args, **kwargs)
 
 
-@_replaces(Trainer, "save_checkpoint")
+@replaces(Trainer, "save_checkpoint")
 def save_patience(save: Callable, trainer: Any, filename: str, extra_state: dict[str, Any]) -> None:
     """Let ``--patience`` count the validations of a training that resumes.
 
@@ -262,7 +263,7 @@ def save_patience(save: Callable, trainer: Any, filename: str, extra_state: dict
     save(trainer, filename, {**extra_state, "patience": counted} if counted else extra_state)
 
 
-@_replaces(Trainer, "load_checkpoint")
+@replaces(Trainer, "load_checkpoint")
 def load_patience(load: Callable, trainer: Any, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
     """Go on counting from what :func:`save_patience` wrote."""
     from fairseq_cli.train import should_stop_early
@@ -273,14 +274,16 @@ def load_patience(load: Callable, trainer: Any, *args: Any, **kwargs: Any) -> di
     return extra_state
 
 
-@_replaces(Trainer, "__init__")
+@replaces(Trainer, "__init__")
 def check_options_of_trainings(initialize: Callable, trainer: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
     """Check the options of a training when it starts; see :mod:`posnet_fairseq.fairseq_plugin.training_options`."""
     check_training_options(cfg)
     initialize(trainer, cfg, *args, **kwargs)
+    if parts := getattr(cfg.model, "freeze", None):
+        logger.info(*frozen(trainer.get_model(), parts))
 
 
-@_replaces(options, "parse_args_and_arch")
+@replaces(options, "parse_args_and_arch")
 def train_in_bf16_without_tpus(parse: Callable, *args: Any, **kwargs: Any) -> Any:
     """Let ``--bf16`` train on GPUs and CPUs.
 
@@ -294,7 +297,7 @@ def train_in_bf16_without_tpus(parse: Callable, *args: Any, **kwargs: Any) -> An
     return parsed
 
 
-@_replaces(utils, "load_align_dict")
+@replaces(utils, "load_align_dict")
 def refuse_to_replace_unknown_words(load: Callable, replace_unk: str | None) -> Any:
     """Refuse ``--replace-unk``.
 
@@ -320,7 +323,7 @@ def total_norm(gradients: list[torch.Tensor]) -> torch.Tensor:
 utils.multi_tensor_l2norm_available, utils.multi_tensor_total_norm = True, total_norm
 
 
-@_replaces(optim, "_build_optimizer")
+@replaces(optim, "_build_optimizer")
 def exempt_from_weight_decay(build: Callable, cfg: Any, params: Any, *args: Any, **kwargs: Any) -> Any:
     """Let all optimizers of fairseq exempt parameters from weight decay that ask for it.
 
@@ -338,7 +341,7 @@ def exempt_from_weight_decay(build: Callable, cfg: Any, params: Any, *args: Any,
 composite._build_optimizer = exempt_from_weight_decay
 
 
-@_replaces(optim.FP16Optimizer, "build_optimizer")
+@replaces(optim.FP16Optimizer, "build_optimizer")
 def keep_groups_in_16_bit(build: Callable, cfg: Any, params: Any, **kwargs: Any) -> Any:
     """Let the 16-bit optimizer not flatten into one tensor what :func:`exempt_from_weight_decay` puts into groups."""
     if any(map(_without_decay, params)):

@@ -40,9 +40,9 @@ POSITION_LIMITS = ("max_source_positions", "max_target_positions")
 _OPEN = (
     *("gate", "encoder_gate", "decoder_gate", "cross_gate"),
     *("position_embedding", "encoder_position_embedding", "decoder_position_embedding"),
-    *("length_ratio", "encoder_embed_path", "decoder_embed_path", "weight_noise_on"),
+    *("length_ratio", "encoder_embed_path", "decoder_embed_path", "weight_noise_on", "freeze"),
 )
-_EMBEDDINGS = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
+EMBEDDINGS = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
 # Types of weights that torch computes with, and those of a model's other tensors.
 _PRECISIONS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool)
@@ -79,7 +79,7 @@ def read_checkpoint(path: str | Path, with_weights: bool = True) -> State:
         model_options(state)
         recorded_search(state)
     weights = state["model"]
-    for first, second in itertools.combinations(_EMBEDDINGS, 2):
+    for first, second in itertools.combinations(EMBEDDINGS, 2):
         one, other = weights.get(first), weights.get(second)
         # Of a model on a GPU, fairseq saves each tied weight as a copy. Make them one tensor again.
         if one is not None and other is not None and one.dtype == other.dtype and torch.equal(one, other):

@@ -3,7 +3,7 @@
 import argparse
 import importlib.util
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,8 @@ def export(options: argparse.Namespace, scores: Sequence[str]) -> None:
             with console().status("learning which words translate which"):
                 make_shortlist(options.shortlist_from, vocabulary).save(folder / SHORTLIST, vocabulary)
         write_model(folder, state, weights, data)
-        text = readme(shown(options.out.name), state, weights, vocabulary, data, scores)
+        tags = DatasetCard.read_if_whole(folder).tags or ()  # none with --pretokenized
+        text = readme(shown(options.out.name), state, weights, vocabulary, data, scores, tags)
         (folder / "README.md").write_text(text, encoding="utf-8")
         if options.ctranslate2:
             (folder / CTRANSLATE2).mkdir()
@@ -101,8 +102,19 @@ def _prepared(path: str, state: State, vocabulary: Vocabulary) -> tuple[Any, str
     )
 
 
-def readme(name: str, state: State, weights: Weights, vocabulary: Vocabulary, data: Path, scores: Sequence[str]) -> str:
-    """Return the text of a README.md, in Markdown, from facts that are known; `name` is that of the folder."""
+def readme(
+    name: str,
+    state: State,
+    weights: Weights,
+    vocabulary: Vocabulary,
+    data: Path,
+    scores: Sequence[str],
+    tags: Collection[str] = (),
+) -> str:
+    """Return the text of a README.md, in Markdown, from facts that are known.
+
+    `name` is that of the folder, and `tags` are the target languages of which one must be chosen.
+    """
     arch, (source, target) = checkpoints.model_arch(state), vocabulary.languages
     kind = f"translation model from {source} to {target}" if source else "language model"
     lines = [
@@ -116,9 +128,12 @@ def readme(name: str, state: State, weights: Weights, vocabulary: Vocabulary, da
         "",
     ]
     if source:
-        plugin = plugin_of(vars(checkpoints.model_options(state)))
-        command = f"posnet-translate {shlex.quote(name)} --input text.{source} --output text.{target}"
-        code = ["import posnet_fairseq as posnet", "", f'posnet.load({name!r}).translate("A line of text.")']
+        plugin, first = plugin_of(vars(checkpoints.model_options(state))), source.split("+")[0]
+        to = next((language for language in tags if language != first), "")  # one of several languages
+        command = f"posnet-translate {shlex.quote(name)} --input text.{first} --output text.{to or target}"
+        command += f" --to {to}" * bool(to)
+        line = '"A line of text."' + f", {to=}" * bool(to)
+        code = ["import posnet_fairseq as posnet", "", f"posnet.load({name!r}).translate({line})"]
         if plugin in (Path(folder).name for folder in imported):  # an installed plugin needs neither
             command, code = f"{command} --user-dir {plugin}", [f"import {plugin}", *code]
         lines += ["```bash", command, "```", "", "```python", *code, "```"]
@@ -147,6 +162,8 @@ def _facts(state: State, weights: Weights, vocabulary: Vocabulary, data: Path) -
     sizes = {name: len(entries) for name, entries in zip(names, vocabulary.dictionaries, strict=True)}
     yield "dictionaries", ", ".join(f"{name}: {size:,} entries" for name, size in sizes.items())
     card = DatasetCard.read_if_whole(data)
+    if card.tags:
+        yield "translates into", ", ".join(card.tags)
     if card.dataset:
         sentences = (card.sentences or {}).get("train")
         yield "training data", card.dataset + (f", {counted(sentences, 'sentence')}" if type(sentences) is int else "")

@@ -109,6 +109,11 @@ def add_text_options(parser: argparse.ArgumentParser) -> None:
     add_load_options(parser.add_mutually_exclusive_group(), *TEXT_OPTIONS)
 
 
+def add_to_option(parser: Any) -> None:
+    """Add the option that chooses one of the target languages of a model."""
+    parser.add_argument("--to", metavar="LANGUAGE", help="target language, for a model that translates into several")
+
+
 def text_options(options: argparse.Namespace) -> dict[str, Any]:
     """Return the options that say how text is split into tokens, by name."""
     return {name: getattr(options, name) for name in TEXT_OPTIONS}

@@ -7,13 +7,19 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from posnet_fairseq.inference.checkpoints import model_arch
+from posnet_fairseq.inference.inspection import Mixing, of_texts
 from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.model_loading import load_models
 from posnet_fairseq.inference.onnx_model import OnnxModel
 from posnet_fairseq.inference.options import MAX_TOKENS_LIMITS, ON_LONG, LoadOptions
 from posnet_fairseq.inference.precision import check_device, prepare_for_inference, resolve_dtype
 from posnet_fairseq.inference.search.beam import BeamSearch, ForcedDecoding
-from posnet_fairseq.inference.search.search_settings import OF_TEXTS, SearchSettings, recorded_search
+from posnet_fairseq.inference.search.search_settings import (
+    OF_TEXTS,
+    SearchSettings,
+    check_constrained,
+    recorded_search,
+)
 from posnet_fairseq.inference.shortlist import Shortlist
 from posnet_fairseq.inference.translator import Batches, Scorer, TextGenerator, Translator
 from posnet_fairseq.inference.vocabularies import read_vocabulary
@@ -22,6 +28,7 @@ from posnet_fairseq.shared.schema import check_choice, check_range
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import choose_pipeline
 from posnet_fairseq.text.sentences import split_sentences
+from posnet_fairseq.text.terms import checked_terms, normal_term, targets_of
 
 
 class SearchableModel:
@@ -67,18 +74,23 @@ class SearchableModel:
         return OF_TEXTS if self.generates else SearchSettings(**self.recorded_search)
 
     def translator(
-        self, settings: SearchSettings, nbest: int = 1, attention: bool = False, scores: bool = False
+        self,
+        settings: SearchSettings,
+        nbest: int = 1,
+        attention: bool = False,
+        scores: bool = False,
+        to: str | None = None,
     ) -> Translator:
         """Return the models with a search between plain texts, for `nbest` translations of a line.
 
         With `attention` they have cross-attention weights. With `scores` translations are given, and scored: of the
-        settings only the length penalty is read.
+        settings only the length penalty is read. `to` is the target language of a model of several.
         """
         if not isinstance(attention, bool):
             raise UsageError(f"{option('attention')} {attention!r:.50}: give True or False.")
         if attention and self.options.onnx:
             raise UsageError(f"{option('attention')}: the graphs of onnx give no weights. Load the model without them.")
-        dictionary, text = self.vocabulary.target_dictionary, (self.vocabulary, self._pipeline)
+        dictionary, text = self.vocabulary.target_dictionary, (self.vocabulary, self._pipeline.towards(to))
         longest = min(getattr(model, "encoder", model).max_positions() for model in self._models)
         if scores:
             given = SearchSettings(beam=1, lenpen=settings.lenpen)
@@ -87,10 +99,21 @@ class SearchableModel:
             return Scorer(forced, *text, longest, longest_target)
         settings.check_words(len(dictionary))
         check_range(option("nbest"), nbest, 1, settings.beam, whole=True)
-        search = BeamSearch(self._models, dictionary, settings, nbest, attention, self._shortlist)
+        search = BeamSearch(self._models, dictionary, settings, nbest, attention, self._shortlist, self._pipeline.joins)
         if self.generates:
             return TextGenerator(search, *text, longest - 1, settings.max_len_b)
         return Translator(search, *text, longest)
+
+    def mixings(self, source: str, target: str | None = None, to: str | None = None) -> dict[str, Mixing]:
+        """Return what :meth:`posnet_fairseq.api.TranslationModel.weights` does."""
+        if self.options.onnx or len(self._models) > 1:
+            raise UsageError("weights are those of one model, without onnx. Load the model by itself.")
+        for name, text in (("sentence", source), ("target", "" if target is None else target)):
+            if not isinstance(text, str):
+                raise UsageError(f"{option(name)} is {text!r:.50}, not text: give a str.")
+            _as_list(text, name)
+        texts = self.vocabulary, self._pipeline.towards(to), source, target
+        return {mixing.name: mixing for mixing in of_texts(self._models[0], *texts, self.default_settings)[0]}
 
     def results(
         self,
@@ -103,10 +126,14 @@ class SearchableModel:
         attention: bool = False,
         scores: bool = False,
         split: bool = False,
+        to: str | None = None,
+        terms: Mapping[str, str] | None = None,
+        constraints: Sequence[str] | Sequence[Sequence[str]] | None = None,
     ) -> Any:
         """Return translations of a line or lines as :meth:`posnet_fairseq.api.TranslationModel.translate` does."""
         chosen = replace(self.default_settings, **settings)
-        translator = self.translator(chosen, 1 if nbest is None else nbest, attention, scores)
+        check_constrained({"terms": terms, "constraints": constraints}, chosen)
+        translator = self.translator(chosen, 1 if nbest is None else nbest, attention, scores, to)
         check_range(option("max_tokens"), max_tokens, *MAX_TOKENS_LIMITS, whole=True)
         check_choice(option("on_long"), on_long, ON_LONG)
         texts = _as_list(lines, "lines")
@@ -116,11 +143,14 @@ class SearchableModel:
         source_language, target_language = self.vocabulary.languages
         lines_of = split_sentences(texts, source_language) if split else None
         sentences, numbers = (lines_of.sentences, lines_of.numbers()) if lines_of else (texts, None)
-        batches = Batches(sentences, translator, max_tokens, on_long, prefixes, numbers)
+        wanted = None if constraints is None else _constraints(constraints, lines)
+        if terms is not None:
+            wanted = targets_of(checked_terms(terms), sentences, self._pipeline.edges)
+        batches = Batches(sentences, translator, max_tokens, on_long, prefixes, numbers, wanted)
         translations = batches.in_order(map(translator.translate, batches))
         shaped: list[Any] = translations if nbest is not None else [best.text for best, *_ in translations]
         if lines_of:
-            shaped = list(lines_of.joined(shaped, "" if self.options.pretokenized else target_language))
+            shaped = list(lines_of.joined(shaped, "" if self.options.pretokenized else to or target_language))
         return shaped[0] if isinstance(lines, str) else shaped
 
 
@@ -163,6 +193,15 @@ def load_searchable(kind: type[Model], paths: object, options: Mapping[str, Any]
         what = f"{option('device')} {options['device']!s:.50}"
         raise UsageError(f"{what}: it computes nothing. Give cpu, or cuda with a GPU.")
     return kind(several, LoadOptions(**options))
+
+
+def _constraints(constraints: object, lines: str | Sequence[str]) -> list[list[str]]:
+    """Return the texts that each translation must contain; refuse what is no text."""
+    of_lines = [constraints] if isinstance(lines, str) else constraints
+    if not isinstance(of_lines, Sequence) or any(isinstance(each, str) for each in of_lines):
+        what = f"{option('constraints')} {constraints!r:.50}"
+        raise UsageError(f"{what}: give a list of texts for a line, and for several lines a list of such lists.")
+    return [[*filter(None, map(normal_term, _as_list(of_line, "constraints")))] for of_line in of_lines]
 
 
 def _as_list(lines: object, name: str) -> list[str]:

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,20 +25,23 @@ from posnet_fairseq.inference.searchable import SearchableLanguageModel, Searcha
 from posnet_fairseq.inference.translation import Printing, Translation
 from posnet_fairseq.inference.translator import Batch, Batches, Translator
 from posnet_fairseq.shared.errors import UsageError, counted, flag
-from posnet_fairseq.shared.files import check_place
+from posnet_fairseq.shared.files import check_place, iterate_lines
+from posnet_fairseq.shared.finished_windows import FinishedWindows, Stream, Texts, open_output
 from posnet_fairseq.shared.line_stream import IncomingLines
 from posnet_fairseq.shared.processes import in_order, worker_number
 from posnet_fairseq.shared.progress import Bar, ProgressReporter
+from posnet_fairseq.shared.records import sealed
 from posnet_fairseq.shared.results import leave_result
 from posnet_fairseq.text.plain import PlainText, iterate_text
 from posnet_fairseq.text.sentences import SplitLines, split_sentences
+from posnet_fairseq.text.terms import normal_term, read_terms, targets_of
 from posnet_fairseq.text.tokenizers import lost_symbols
 
 WINDOW = 4000  # lines that are sorted into batches together, kept when they are finished, and in memory at once
 STREAMED = 32  # with --stream: more would be faster by little, and let the first of them wait for the last
 MOST = 16  # processes by default: each one needs memory for its batch
 # Options that change no translation, or that are looked at otherwise: the text, the files, the device.
-_WITHOUT_EFFECT = set("input prefix output processes resume stream data device checkpoint dtype".split())
+_WITHOUT_EFFECT = set("input prefix constraints output processes resume stream data device checkpoint dtype".split())
 
 Found = list[list[Translation]]  # for each source of a batch, best first
 _Timed = tuple[Found, float, float]  # with the times at which the search began and ended
@@ -52,6 +55,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
         print(f"{prog}: {sentence}", file=sys.stderr)
 
     outputs.check_places(options)
+    terms = read_terms(options.terms) if options.terms else None
     place = options.device or ("cuda" if torch.cuda.device_count() else "cpu")
     device = place.partition(":")[0]
     if options.device is not None:
@@ -73,26 +77,29 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     if open_ones := [f"{flag(name)} {value:.15g}" for name, value in known.items() if getattr(options, name) is None]:
         say(f"search settings from the model: {' '.join(open_ones)}")
     settings = SearchSettings(**model.recorded_search | given_settings(options))
-    arguments = 1 if options.nbest is None else options.nbest, bool(options.print_alignment), scores
+    to = None if options.generates else options.to
+    arguments = 1 if options.nbest is None else options.nbest, bool(options.print_alignment), scores, to
     translator = model.translator(settings, *arguments)
+    translator.encode_constraints((terms or {}).values())  # refuses some before the text is translated
     printing = Printing(options.nbest, options.print_alignment, options.json, options.per_token, scores)
 
     source_language, target_language = model.vocabulary.languages
-    spaced_as = "" if options.pretokenized else target_language  # tokens always have spaces between them
+    spaced_as = "" if options.pretokenized else to or target_language  # tokens always have spaces between them
     lines, tokens, unit = 0, 0, "texts" if options.generates else "sentences"
     lost = Counter[str]()  # lines whose translation lacks a symbol
-    work = {"device": device, "dtype": dtype, **_work_of(options, model)}
+    wanted, missed = 0, 0  # terms or constraints
+    inputs = outputs.second_input(options)
+    work = {"device": device, "dtype": dtype, **_work_of(options, model), "second": inputs[0]}
+    work["terms"] = terms and sealed(terms)["sha256"]
     text = iterate_text(options.input)
     take: Callable[[], list[str]] = lambda: list(itertools.islice(text, WINDOW))  # noqa: E731
     if options.stream:
         take = functools.partial(IncomingLines(options.input).take, STREAMED)
-    inputs = outputs.second_input(options)
     if beginning := inputs[2]:
         say(f"--prefix: there is no file {beginning}, so every translation begins with this text")
-    with outputs.open_output(options.output, work, options.resume, at_once=options.stream) as output:
-        if output.remark:
-            say(output.remark)
-        windows = _encoded(_windows(take, inputs, options, source_language), output, translator, options, say)
+    with open_output(options.output, work, options.resume, say, at_once=options.stream) as output:
+        all_windows = _windows(take, inputs, options, source_language)
+        windows = _encoded(all_windows, output, functools.partial(_batches, translator, options, terms), options, say)
         first = list(itertools.islice(windows, 1))
         batches = sum(len(each) for _, each in first)
         processes, threads = processes_and_threads(options.processes, options.input, batches)
@@ -111,6 +118,8 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
                 output.add(window.texts, printed)
                 best = [translations[0] for translations in found if translations[0].tokens]
                 lines += len(best)
+                wanted += sum(map(len, window.constraints or ()))
+                missed += sum(len(one.unmet or ()) for one, *_ in found)
                 if not scores:
                     pairs = [
                         (source, one.text)
@@ -122,6 +131,9 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     for symbol, count in lost.items():
         have = counted(count, f"{unit.removesuffix('s')} has", f"{unit} have")
         say(f"{have} {symbol} more often than the translation: the model lost it")
+    if terms is not None or options.constraints:
+        what = "term" if terms is not None else "constraint"
+        say(f"{missed} of {counted(wanted, what)} not met")
     rates = ""
     if lines:
         new = "new " * options.generates
@@ -146,8 +158,9 @@ class _Window:
 
     first: int
     lines: list[str]
-    prefixes: list[str] | None = None
+    second: list[str] | None = None  # a text for each line
     split: SplitLines | None = None
+    constraints: list[list[str]] | None = None  # of each sentence
 
     @property
     def sentences(self) -> list[str]:
@@ -155,9 +168,9 @@ class _Window:
         return self.split.sentences if self.split else self.lines
 
     @property
-    def texts(self) -> outputs.Texts:
-        """Return lines and prefixes."""
-        return self.lines, self.prefixes
+    def texts(self) -> Texts:
+        """Return lines, and the second texts."""
+        return self.lines, self.second
 
 
 def _windows(
@@ -168,7 +181,8 @@ def _windows(
 ) -> Iterator[_Window]:
     """Yield windows of lines in a language, each with those of :func:`outputs.second_input`, if there are any."""
     name, second, beginning = inputs
-    prefixes = iterate_text(second) if second else itertools.repeat(beginning) if beginning else None
+    read = iterate_lines if options.constraints else iterate_text  # which refuses tables
+    prefixes = read(second) if second else itertools.repeat(beginning) if beginning else None
     first = 0
     while True:
         some = take()
@@ -189,32 +203,32 @@ def _windows(
 
 def _encoded(
     windows: Iterator[_Window],
-    output: outputs.Stream | outputs.FinishedWindows,
-    translator: Translator,
+    output: Stream | FinishedWindows,
+    batches_of: Callable[[_Window], Batches],
     options: argparse.Namespace,
     say: Callable[[object], None],
 ) -> Iterator[tuple[_Window, Batches]]:
     """Yield the windows that are not done yet, with their batches."""
     done = 0
     for window in windows:
-        texts = [*window.lines, *(window.prefixes or ())]
+        texts = [*window.lines, *(window.second or ())]
         if window.first == 0 and not options.pretokenized and PlainText(texts).is_segmented:
             say("the input has subword marks (@@ or ▁) and is split again; --pretokenized keeps it as it is")
         if output.has(window.texts):
             done += len(window.lines)
             continue
         try:
-            parts: Iterable[tuple[_Window, Batches]] = [(window, _batches(window, translator, options))]
+            parts: Iterable[tuple[_Window, Batches]] = [(window, batches_of(window))]
         except UsageError:
             if not options.stream:
                 raise
             # The lines in front of the one that is refused are translated. The prefix is one for all of a stream.
-            begin = window.prefixes and window.prefixes[:1]
+            begin = window.second and window.second[:1]
             split = [None] * len(window.lines) if window.split is None else window.split.by_line()
             single = (
                 _Window(window.first + index, [line], begin, split[index]) for index, line in enumerate(window.lines)
             )
-            parts = ((each, _batches(each, translator, options)) for each in single)
+            parts = ((each, batches_of(each)) for each in single)
         for part, batches in parts:
             for note in batches.notes:
                 say(note)
@@ -223,11 +237,20 @@ def _encoded(
         say(f"{counted(done, 'line was', 'lines were')} translated before")
 
 
-def _batches(window: _Window, translator: Translator, options: argparse.Namespace) -> Batches:
-    """Return the batches of a window; refuse what cannot be translated."""
+def _batches(
+    translator: Translator, options: argparse.Namespace, terms: Mapping[str, str] | None, window: _Window
+) -> Batches:
+    """Return the batches of a window, which notes its constraints; refuse what cannot be translated."""
     first = window.first + 1
     numbers = window.split.numbers(first) if window.split else range(first, first + len(window.lines))
-    batches = Batches(window.sentences, translator, options.max_tokens, options.on_long, window.prefixes, numbers)
+    prefixes = window.second
+    if options.constraints:
+        of_lines, prefixes = (line.split("\t") for line in prefixes or ()), None
+        window.constraints = [[*filter(None, map(normal_term, texts))] for texts in of_lines]
+    elif terms is not None:
+        window.constraints = targets_of(terms, window.sentences, translator.pipeline.edges)
+    how = (options.max_tokens, options.on_long)
+    batches = Batches(window.sentences, translator, *how, prefixes, numbers, window.constraints)
     for batch in batches:
         translator.search.check_batch(batch.sources, batch.prefixes)
     return batches
@@ -319,7 +342,7 @@ class SearchOnGPU:
     kind: type[SearchableModel]
     paths: Sequence[str]
     load: LoadOptions
-    arguments: tuple[SearchSettings, int, bool, bool]  # of the translator
+    arguments: tuple[SearchSettings, int, bool, bool, str | None]  # of the translator
     threads: int
     translator: Translator | None = None
 

@@ -28,8 +28,11 @@ class Translation:
         attention: (N, M) cross-attention weights of the last layer, the mean of its heads; each row sums to 1. None
             if they were not asked for, and of lines that are blank or skipped.
         alignment: (source, target) for each target token but the end symbol: the number of the source token, from 0 and
-            other than the end symbol, that it gives the largest weight. None without weights.
+            other than tag and end symbol, that it gives the largest weight. None without weights.
         token_scores: N log probabilities of the tokens, as the search counts them: after temperature and penalties.
+        unmet: terms or constraints that the text lacks, one that it should have twice and has once once. None if there
+            were neither.
+        tag: the first source token, if it is the tag of a target language; no word. None if there is none.
     """
 
     text: str
@@ -39,6 +42,8 @@ class Translation:
     attention: Tensor | None = field(default=None, compare=False)
     alignment: tuple[tuple[int, int], ...] | None = field(default=None, compare=False)
     token_scores: tuple[float, ...] = field(default=(), compare=False)
+    unmet: tuple[str, ...] | None = None
+    tag: str | None = None
 
     @property
     def log_probability(self) -> float:
@@ -52,9 +57,13 @@ class Translation:
 
     @property
     def source_words(self) -> tuple[str, ...]:
-        """Words of the source, without the end symbol."""
-        tokens = self.source_tokens
-        return tuple(words_of_pieces(tokens[:-1] if tokens[-1:] == ("</s>",) else tokens)[0])
+        """Words of the source, without tag and end symbol."""
+        return tuple(words_of_pieces(self._source_pieces)[0])
+
+    @property
+    def _source_pieces(self) -> tuple[str, ...]:
+        tokens = self.source_tokens[self.tag is not None :]
+        return tokens[:-1] if tokens[-1:] == ("</s>",) else tokens
 
     @property
     def word_scores(self) -> tuple[float, ...]:
@@ -69,16 +78,15 @@ class Translation:
     def word_attention(self) -> Tensor | None:
         """Weights of shape (words, source words): summed over a source word's tokens, averaged over a word's tokens.
 
-        The source's end symbol has no column, so a row sums to 1 minus its weight. None without :attr:`attention`.
+        The source's tag and end symbol have no column, so a row sums to 1 minus their weight. None without
+        :attr:`attention`.
         """
         if self.attention is None:
             return None
-        (words, rows), (source_words, columns) = (
-            words_of_pieces(side[:-1]) for side in (self.tokens, self.source_tokens)
-        )
+        (words, rows), (source_words, columns) = map(words_of_pieces, (self.tokens[:-1], self._source_pieces))
         weights = self.attention.new_zeros(len(words), len(source_words))
-        for row, of_token in zip(rows, self.attention, strict=False):
-            weights[row].index_add_(0, torch.tensor(columns, dtype=torch.long), of_token[:-1] / rows.count(row))
+        for row, of_token in zip(rows, self.attention[:, self.tag is not None : -1], strict=False):
+            weights[row].index_add_(0, torch.tensor(columns, dtype=torch.long), of_token / rows.count(row))
         return weights
 
     @property
@@ -89,10 +97,10 @@ class Translation:
         """
         if self.alignment is None:
             return None
-        (_, numbers), (_, source_numbers) = (words_of_pieces(side[:-1]) for side in (self.tokens, self.source_tokens))
+        (_, numbers), (_, source_numbers) = map(words_of_pieces, (self.tokens[:-1], self._source_pieces))
         links: dict[int, Counter[int]] = {}
         for source, target in self.alignment:
-            links.setdefault(numbers[target], Counter())[source_numbers[source]] += 1
+            links.setdefault(numbers[target], Counter())[source_numbers[source - (self.tag is not None)]] += 1
         return tuple((found.most_common(1)[0][0], word) for word, found in links.items())
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,11 +115,12 @@ BLANK = Translation("", 0.0, (), ())
 UNSCORED = Translation("", float("nan"), (), ())
 
 
-def token_alignment(attention: Tensor) -> tuple[tuple[int, int], ...]:
-    """Return :attr:`Translation.alignment`, for (N, M) weights of tokens and end symbols."""
-    if attention.size(1) < 2:  # the source is an end symbol
+def token_alignment(attention: Tensor, first: int = 0) -> tuple[tuple[int, int], ...]:
+    """Return :attr:`Translation.alignment`, for (N, M) weights of tokens and end symbols, and `first`, 1 with a tag."""
+    weights = attention[:-1, first:-1]
+    if not weights.size(1):  # the source is an end symbol
         return ()
-    return tuple((source, target) for target, source in enumerate(attention[:-1, :-1].argmax(dim=1).tolist()))
+    return tuple((first + source, target) for target, source in enumerate(weights.argmax(dim=1).tolist()))
 
 
 @dataclass(frozen=True)
@@ -146,6 +155,8 @@ class Printing:
         if self.per_token:
             names += ["tokens", "token_scores"]
             aligned += ["source_tokens", "alignment"]
+        if translation.unmet is not None:
+            names.append("unmet")
         values = {name: _plain(getattr(translation, name)) for name in names + aligned * bool(self.alignment)}
         return json.dumps({"line": number, **values}, ensure_ascii=False)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, ClassVar
 
 import torch
@@ -9,13 +10,15 @@ from torch import Tensor
 
 from posnet_fairseq.inference.options import MAX_TOKENS
 from posnet_fairseq.inference.search.beam import BeamSearch
+from posnet_fairseq.inference.search.constraints import Paths
 from posnet_fairseq.inference.search.hypotheses import Hypothesis
 from posnet_fairseq.inference.translation import BLANK, UNSCORED, Translation, token_alignment
-from posnet_fairseq.shared.errors import UsageError, option
+from posnet_fairseq.shared.errors import UsageError, counted, option
 from posnet_fairseq.shared.files import is_blank
 from posnet_fairseq.shared.processes import give_memory_back
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import TextPipeline
+from posnet_fairseq.text.terms import normal_term, unmet
 
 # Sources and what their translations begin with, by index of line, and notes on some lines.
 Encoded = tuple[dict[int, Tensor], dict[int, Tensor] | None, list[str]]
@@ -27,15 +30,16 @@ class Batch:
 
     sources: list[Tensor]  # (M,) token ids with the end symbol, each
     prefixes: list[Tensor] | None = None  # (P,) token ids without end symbol, each; or whole translations to score
+    constraints: list[list[Paths]] | None = None  # one or more for each
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Other processes get the values: a tensor would be an open file for as long as it is there."""
         prefixes = None if self.prefixes is None else [prefix.numpy() for prefix in self.prefixes]
-        return _batch_of, ([source.numpy() for source in self.sources], prefixes)
+        return _batch_of, ([source.numpy() for source in self.sources], prefixes, self.constraints)
 
 
-def _batch_of(sources: list[Any], prefixes: list[Any] | None) -> Batch:
-    return Batch([*map(torch.from_numpy, sources)], prefixes and [*map(torch.from_numpy, prefixes)])
+def _batch_of(sources: list[Any], prefixes: list[Any] | None, constraints: list[list[Paths]] | None) -> Batch:
+    return Batch([*map(torch.from_numpy, sources)], prefixes and [*map(torch.from_numpy, prefixes)], constraints)
 
 
 @dataclass
@@ -75,6 +79,25 @@ class Translator:
             )
         return ids
 
+    def encode_constraints(self, texts: Iterable[str]) -> dict[str, Paths]:
+        """Return the token ids that each text has within a translation; refuse texts that no translation has."""
+        dictionary, found, lacking, others = self.vocabulary.target_dictionary, dict[str, Paths](), [], []
+        for text in dict.fromkeys(texts):
+            paths = [dictionary.ids_of(tokens)[:-1] for tokens in self.pipeline.encode_within(text)]
+            found[text] = [path for path in paths if path and dictionary.unk() not in path]
+            if not found[text]:
+                lacking.append(repr(text))
+            elif normal_term(decoded := self.pipeline.decode(dictionary.string(found[text][0]))) != text:
+                others.append(f"{text!r} as {decoded!r}")
+        for some, problem in (
+            (lacking, "the model's vocabulary lacks a part of {}, which translations must contain. Leave it out."),
+            (others, "the model writes {}, which translations must contain. Give what the model writes."),
+        ):
+            if some:
+                more = f" and {len(some) - 10:,} others" * (len(some) > 10)
+                raise UsageError(problem.format(f"{', '.join(some[:10])}{more}"))
+        return found
+
     def encode_target(self, line: str) -> str:
         """Return tokens of plain text of the target language, without spaces around the line."""
         return self.pipeline.encode_target(self.pipeline.parts(line)[1])
@@ -88,7 +111,7 @@ class Translator:
         """Return translations of each source of a batch, best first."""
         if not batch.sources:
             return []
-        found = zip(batch.sources, self.search(batch.sources, batch.prefixes), strict=True)
+        found = zip(batch.sources, self.search(batch.sources, batch.prefixes, batch.constraints), strict=True)
         translations = [[self._translation(source, each) for each in hypotheses] for source, hypotheses in found]
         give_memory_back()
         return translations
@@ -146,14 +169,17 @@ class Translator:
 
     def _translation(self, source: Tensor, hypothesis: Hypothesis) -> Translation:
         source_dictionary, target_dictionary = self.vocabulary.source_dictionary, self.vocabulary.target_dictionary
+        source_tokens = tuple(source_dictionary[index] for index in source.tolist())
+        has_tag, attention = source_tokens[:1] == (self.pipeline.tag,), hypothesis.attention
         return Translation(
             text=self.pipeline.decode(target_dictionary.string(hypothesis.tokens)),
             score=hypothesis.score,
             tokens=tuple(target_dictionary[index] for index in hypothesis.tokens.tolist()),
-            source_tokens=tuple(source_dictionary[index] for index in source.tolist()),
-            attention=hypothesis.attention,
-            alignment=None if hypothesis.attention is None else token_alignment(hypothesis.attention),
+            source_tokens=source_tokens,
+            attention=attention,
+            alignment=None if attention is None else token_alignment(attention, first=int(has_tag)),
             token_scores=hypothesis.token_scores,
+            tag=self.pipeline.tag if has_tag else None,
         )
 
 
@@ -239,7 +265,8 @@ class Batches:
     A batch has at most `max_tokens` source tokens, padding included, or one longer line. `prefixes` are plain texts
     that the translations begin with, or for a :class:`Scorer` the translations; `numbers` are those of the lines, from
     1 on by default, for errors and :attr:`notes`. With `on_long` ``error`` a line of more tokens than the model takes
-    is refused, ``truncate`` cuts it, and ``skip`` leaves it out.
+    is refused, ``truncate`` cuts it, and ``skip`` leaves it out. `constraints` are texts that each translation must
+    contain: lines that have some are in other batches than those that have none.
     """
 
     def __init__(
@@ -250,6 +277,7 @@ class Batches:
         on_long: str = "error",
         prefixes: Sequence[str] | None = None,
         numbers: Sequence[int] | None = None,
+        constraints: Sequence[Sequence[str]] | None = None,
     ) -> None:
         if prefixes is not None and len(prefixes) != len(lines):
             raise UsageError(
@@ -258,9 +286,16 @@ class Batches:
             )
         numbers = numbers or range(1, len(lines) + 1)
         self._sources, self._prefixes, self.notes = translator.encode_all(lines, prefixes, on_long, numbers)
-        chosen, second = list(self._sources), self._prefixes or {}
-        lengths = [translator.size(source, second.get(index)) for index, source in self._sources.items()]
-        self._batches = [[chosen[i] for i in batch] for batch in batches_by_length(lengths, max_tokens)]
+        second, self._constraints, self._edges = self._prefixes or {}, constraints, translator.pipeline.edges
+        if constraints is not None and len(constraints) != len(lines):
+            given = counted(len(constraints), "list")
+            raise UsageError(f"{option('constraints')}: {given} for {counted(len(lines), 'line')}. Give one for each.")
+        self._paths = translator.encode_constraints(chain.from_iterable(constraints or ()))
+        self._batches = []
+        for is_constrained in (False, True):
+            chosen = [index for index in self._sources if bool(constraints and constraints[index]) == is_constrained]
+            lengths = [translator.size(self._sources[index], second.get(index)) for index in chosen]
+            self._batches += [[chosen[i] for i in batch] for batch in batches_by_length(lengths, max_tokens)]
         second_texts: Sequence[str | None] = prefixes or [None] * len(lines)
         self._around = [*map(translator.spaces_around, lines, second_texts)]
         self._blank = translator.blank
@@ -271,7 +306,9 @@ class Batches:
     def __iter__(self) -> Iterator[Batch]:
         for batch in self._batches:
             prefixes = None if self._prefixes is None else [self._prefixes[index] for index in batch]
-            yield Batch([self._sources[index] for index in batch], prefixes)
+            of_lines = [self._constraints[index] for index in batch] if self._constraints else [()]
+            constraints = [[self._paths[text] for text in of_line] for of_line in of_lines] if of_lines[0] else None
+            yield Batch([self._sources[index] for index in batch], prefixes, constraints)
 
     def in_order(self, results: Iterable[Sequence[list[Translation]]]) -> list[list[Translation]]:
         """Return the translations of all lines, from those of each batch, between the spaces around the lines."""
@@ -282,7 +319,12 @@ class Batches:
                 found[index] = result
                 if before or after:
                     found[index] = [replace(each, text=f"{before}{each.text}{after}") for each in result]
-        return found
+        if self._constraints is None:
+            return found
+        return [
+            [replace(each, unmet=unmet(wanted, each.text, self._edges)) for each in several]
+            for wanted, several in zip(self._constraints, found, strict=True)
+        ]
 
 
 def batches_by_length(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:

@@ -85,17 +85,11 @@ def refuse_other_tasks(states: dict[str, State], vocabulary: Vocabulary) -> None
         raise UsageError(f"{first} and {other} make no ensemble: {difference}. Give models of the same data.")
 
 
-def refuse_other_dictionaries(
-    path: str | Path, state: State, vocabulary: Vocabulary, folder: Path, advice: str | None = None
-) -> None:
+def refuse_other_dictionaries(path: str | Path, state: State, vocabulary: Vocabulary, folder: Path) -> None:
     """Refuse dictionaries of a folder that differ from those that a model was trained with, if these are still there.
 
-    `path` is that of the model's checkpoint; `advice` says what to do, with ``{folder}`` for the directory of its own.
+    `path` is that of the model's checkpoint.
     """
-    advice = advice or (
-        "Give a model that was trained with the latter, or the directory with its own dictionaries by "
-        f"{option('data')}."
-    )
     own_folder = data_folder(state)
     for language, dictionary in zip(vocabulary.languages, vocabulary.dictionaries, strict=True):
         own, used = (each / dictionary_file(language) for each in (own_folder, folder))
@@ -103,5 +97,7 @@ def refuse_other_dictionaries(
         with contextlib.suppress(OSError, UsageError):  # one that cannot be read any more tells nothing
             differs = own.is_file() and not own.samefile(used) and Dictionary.load(own) != dictionary
         if differs:
-            what = f"{path} was trained with the dictionary {own}, which differs from {used}"
-            raise UsageError(f"{what}. {advice.format(folder=own_folder)}")
+            raise UsageError(
+                f"{path} was trained with the dictionary {own}, which differs from {used}. Give a model that was "
+                f"trained with the latter, or the directory with its own dictionaries by {option('data')}."
+            )

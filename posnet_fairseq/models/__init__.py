@@ -13,5 +13,5 @@ limit_product_caches()
 
 # Last, when fairseq is repaired: their imports register criterions, the optimizer, and the models and architectures of
 # all mixers.
-from posnet_fairseq.fairseq_plugin import chunked_loss, fused_adam  # noqa: E402, F401
+from posnet_fairseq.fairseq_plugin import chunked_loss, first_weights, fused_adam, plain_text, subword_dropout  # noqa: E402, F401
 from posnet_fairseq.models import mixer_language_model, mixer_transformer  # noqa: E402, F401

@@ -9,11 +9,12 @@ from fairseq.models import FairseqEncoderDecoderModel, register_model, register_
 
 from posnet_fairseq.analog.weight_noise import add_weight_noise, check_weight_noise
 from posnet_fairseq.fairseq_plugin.flags import MixerTransformerConfig
+from posnet_fairseq.fairseq_plugin.freezing import freeze
 from posnet_fairseq.fairseq_plugin.interface import ExplainedLoading, MixerDecoder, MixerEncoder, word_embedding
 from posnet_fairseq.inference import measured_length_ratio
 from posnet_fairseq.inference.stored_energies import is_precomputed
 from posnet_fairseq.inference.weights import refuse_other_length_ratio
-from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
+from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS, check_probability
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.architectures import apply_arch, archs
 from posnet_fairseq.transformer.length_ratio_option import parse
@@ -40,6 +41,7 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
             )
         mixers = checked_mixers(cfg)
         check_weight_noise(cfg)
+        check_probability("subword_dropout", cfg.subword_dropout)
         source, target = task.source_dictionary, task.target_dictionary
         if cfg.share_all_embeddings:
             _check_shared(cfg, source, target)
@@ -51,6 +53,7 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
         model = cls(MixerEncoder(cfg, source, encoder_embedding, mixers["encoder"]), decoder)
         model.store_mixers()
         add_weight_noise(model, cfg)
+        freeze(model, cfg.freeze)
         model.given_length_ratio = parse(cfg.length_ratio)
         return model
 

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
+from posnet_fairseq.inference.inspection import Mixing
 from posnet_fairseq.plots import style
-from posnet_fairseq.plots.inspection import Mixing
 
 PLACES = {
     "encoder": "encoder self-attention",
@@ -46,17 +46,14 @@ def of_heads(mixing: Mixing, matrices: Tensor, what: str) -> Figure:
 
 def gates(mixing: Mixing) -> Figure:
     """Return a figure with α, β and α·β of each head: PosNet (Schmidt and Di Gangi, WMT 2023) Eqs. 5-7 and 19."""
-    assert mixing.weights is not None
     panels = []
-    for head, (weights, latent) in enumerate(zip(mixing.weights, mixing.gates, strict=True), 1):
+    for head, (weights, latent) in enumerate(zip(mixing.visible, mixing.gates, strict=True), 1):
         panels += [
             Panel(f"head {head}: α", weights, "α"),
             Panel(f"head {head}: β", latent, "β, mean of a head's features"),
             Panel(f"head {head}: α·β", weights * latent, "α·β"),
         ]
-    return grid(
-        mixing, panels, 3 if len(mixing.weights) <= 4 else 6, "weights α, latent weights β of the gate, and α·β"
-    )
+    return grid(mixing, panels, 3 if len(panels) <= 12 else 6, "weights α, latent weights β of the gate, and α·β")
 
 
 def grid(mixing: Mixing, panels: Sequence[Panel], columns: int, what: str) -> Figure:
@@ -108,8 +105,13 @@ def _name_tokens(axis: Axis, names: Sequence[str], named: bool, rotation: float 
         axis.set_tick_params(labelleft=False, labelbottom=False)
 
 
-def profile(mixings: Sequence[Mixing], take: Callable[[Mixing], Tensor], what: str) -> Figure:
-    """Return a figure of means over the pairs of each offset, of mixings of one place, by layer."""
+def profile(
+    mixings: Sequence[Mixing], take: Callable[[Mixing], Tensor], what: str, has_uniform: bool = False
+) -> Figure:
+    """Return a figure of means over the pairs of each offset, of mixings of one place, by layer.
+
+    With `has_uniform` it also has those of uniform weights.
+    """
     made, axes = style.panels(len(mixings), 3, (3.9, 2.9), (1.6, 0.9))
     for axis, mixing in zip(axes, mixings, strict=True):
         offsets, means = mixing.by_offset(take(mixing))
@@ -118,7 +120,7 @@ def profile(mixings: Sequence[Mixing], take: Callable[[Mixing], Tensor], what: s
                 offsets, line, marker=".", markersize=2.5, linewidth=0.9, label=f"head {head + 1}",
                 **style.line_style(head),
             )  # fmt: skip
-        if take(mixing) is mixing.weights:
+        if has_uniform:
             axis.plot(
                 offsets, mixing.by_offset(mixing.uniform)[1][0], color="#888888", linestyle=(0, (1, 1)), linewidth=1.6,
                 zorder=1, label="uniform weights",

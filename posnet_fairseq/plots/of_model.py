@@ -12,19 +12,15 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from posnet_fairseq.inference.inspection import Mixing, observe
 from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.model_loading import build_model
-from posnet_fairseq.inference.search.beam import BeamSearch
-from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.plots import matrices, style
-from posnet_fairseq.plots.inspection import Mixing, observe
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError, about
-from posnet_fairseq.shared.files import is_blank, replacing
+from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.progress import ProgressReporter, shown
-from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
-from posnet_fairseq.text.pipeline import TextPipeline
-from posnet_fairseq.transformer.decoder import LanguageModel
+from posnet_fairseq.text.dictionary import Dictionary
 from posnet_fairseq.transformer.model import Transformer
 
 LEVELS = 65534  # steps between the smallest and the largest number of a head on the page
@@ -64,42 +60,21 @@ def _unknown_words(side: Any) -> Tensor:
     return torch.full((min(POSITIONS, side.max_positions()),), Dictionary().unk())
 
 
-def with_sentence(
-    model: Transformer | LanguageModel, vocabulary: Vocabulary, text: TextPipeline, sentence: str
-) -> tuple[list[Mixing], str | None]:
-    """Return the mixers of a model on a sentence, and its own translation of it, None of a language model."""
-    dictionary = vocabulary.target_dictionary
-    source = vocabulary.source_dictionary.encode_line(text.encode(sentence))
-    limit = model.encoder.max_positions() if isinstance(model, Transformer) else model.max_positions()
-    if is_blank(sentence) or len(source) > limit:
-        raise UsageError(
-            f"--sentence has {len(source)} tokens (its end symbol counted). Give one of the source language, or text "
-            f"for a language model, with words in it and {limit} tokens at most."
-        )
-    if isinstance(model, LanguageModel):
-        read = _named(model.read_before(source[None])[0], dictionary)
-        return observe(model, None, source, {"decoder": (read, read)}), None
-    ((best,),) = BeamSearch([model], dictionary, SearchSettings(beam=5, max_len_a=2, max_len_b=20))([source])
-    columns, rows = _named(source, vocabulary.source_dictionary), _named(best.tokens, dictionary)
-    read = _named(model.decoder.read_before(best.tokens[None])[0], dictionary)
-    names = {"encoder": (columns, columns), "decoder": (read, read), "cross": (rows, columns)}
-    return observe(model, source, best.tokens, names), text.decode(dictionary.string(best.tokens))
-
-
-def _named(tokens: Iterable[int], dictionary: Any) -> list[str]:
-    return [dictionary[token] for token in tokens]
+def with_weights(mixings: Sequence[Mixing], report: ProgressReporter) -> list[Mixing]:
+    """Return the mixings that have weights, at least one, and say which have none."""
+    seen = [mixing for mixing in mixings if mixing.weights is not None]
+    if not seen:
+        raise UsageError(f"no mixer of this model ({_mixers(mixings)}) has weights.")
+    if without := [f"{mixing.name} ({mixing.mixer})" for mixing in mixings if mixing.weights is None]:
+        report.say(f"without weights, and left out: {', '.join(without)}")
+    return seen
 
 
 def _of_weights(mixings: Sequence[Mixing], report: ProgressReporter) -> tuple[Sequence[Mixing], list[_Picture]]:
     """Return the mixings that have weights, and pictures of their weights, energies and profiles."""
-    seen = [mixing for mixing in mixings if mixing.weights is not None]
-    without = [mixing for mixing in mixings if mixing.weights is None]
-    if not seen:
-        raise UsageError(f"no mixer of this model ({_mixers(mixings)}) has weights to draw.")
-    if without:
-        report.say(f"{_mixers(without)} has no weights and is left out")
+    seen = with_weights(mixings, report)
     figures: list[_Picture] = [
-        (f"{name}.{mixing.place}.{mixing.layer}", matrices.of_heads, (mixing, take(mixing), what))
+        (f"{name}.{mixing.name}", matrices.of_heads, (mixing, take(mixing), what))
         for name, take, what in _OF_HEADS
         for mixing in seen
         if take(mixing) is not None
@@ -109,17 +84,17 @@ def _of_weights(mixings: Sequence[Mixing], report: ProgressReporter) -> tuple[Se
         for name, take, what in _PROFILES:
             there = [mixing for mixing in here if take(mixing) is not None]
             if there:
-                figures.append((f"{name}.{place}", matrices.profile, (there, take, what)))
+                figures.append((f"{name}.{place}", matrices.profile, (there, take, what, name == "profile")))
     return seen, figures
 
 
 _Quantity = tuple[str, Callable[[Mixing], Tensor | None], str]  # the name of its pictures, how to get it, its title
 _OF_HEADS: tuple[_Quantity, ...] = (
-    ("weights", lambda mixing: mixing.weights, "mixing weights α"),
+    ("weights", lambda mixing: mixing.visible, "mixing weights α"),
     ("energies", lambda mixing: mixing.energies, "energies α̂ before the softmax"),
 )
 _PROFILES: tuple[_Quantity, ...] = (
-    ("profile", lambda mixing: mixing.weights, "mixing weight α"),
+    ("profile", lambda mixing: mixing.visible, "mixing weight α"),
     ("profile-energy", lambda mixing: mixing.energies, "energy α̂"),
     ("profile-added", lambda mixing: mixing.added, "what positions add to the energy"),
 )
@@ -133,11 +108,11 @@ def _of_gates(mixings: Sequence[Mixing]) -> tuple[Sequence[Mixing], list[_Pictur
             f"no mixer of this model ({_mixers(mixings)}) has weights and a gate of the kind gelu, whose latent "
             "weights could be drawn. Give a checkpoint that was trained with --gate gelu."
         )
-    figures: list[_Picture] = [(f"gates.{mixing.place}.{mixing.layer}", matrices.gates, (mixing,)) for mixing in gated]
+    figures: list[_Picture] = [(f"gates.{mixing.name}", matrices.gates, (mixing,)) for mixing in gated]
     for place in matrices.PLACES:
         there = [mixing for mixing in gated if mixing.place == place]
         if there:
-            figures.append((f"profile-gates.{place}", matrices.profile, (there, lambda m: m.weights * m.gates, "α·β")))
+            figures.append((f"profile-gates.{place}", matrices.profile, (there, lambda m: m.visible * m.gates, "α·β")))
     return gated, figures
 
 
@@ -146,8 +121,7 @@ def draw(what: str, mixings: Sequence[Mixing], folder: Path, title: str, report:
     mixings, figures = _of_gates(mixings) if what == "gates" else _of_weights(mixings, report)
     page = folder / f"{what}.html"
     for mixing in mixings:
-        assert mixing.weights is not None
-        if not mixing.weights.isfinite().any(dim=-1).all():  # the future of a decoder's first tokens has no weights
+        if not mixing.visible.isfinite().any(dim=-1).all():  # the future of a decoder's first tokens has no weights
             raise UsageError(
                 f"the weights of {mixing.mixer} in layer {mixing.layer} ({mixing.place}) are infinite or NaN, so "
                 "there is nothing to draw. Take an earlier checkpoint."
@@ -181,11 +155,11 @@ def render(mixings: Sequence[Mixing], title: str) -> str:
 
 
 def _content(mixing: Mixing) -> dict[str, object]:
-    shown = {"mixing weights α": mixing.weights, "energies before the softmax": mixing.energies}
+    shown = {"mixing weights α": mixing.visible, "energies before the softmax": mixing.energies}
     shown["what positions add to energies"] = mixing.added
-    if mixing.query_gates is not None and mixing.weights is not None:
+    if mixing.query_gates is not None:
         shown["latent weights β of the gate"] = mixing.gates
-        shown["α·β"] = mixing.weights * mixing.gates
+        shown["α·β"] = mixing.visible * mixing.gates
     return {
         "place": matrices.PLACES[mixing.place],
         "layer": mixing.layer,

@@ -27,20 +27,26 @@ from posnet_fairseq.text.card import CARD
 # it was, or are looked at with the weights.
 FREE = (
     *("dropout", "attention_dropout", "activation_dropout"),
-    *("weight_noise", "weight_noise_on"),
+    *("weight_noise", "weight_noise_on", "subword_dropout", "freeze"),
     *("encoder_layerdrop", "decoder_layerdrop", "encoder_embed_path", "decoder_embed_path"),
     *("checkpoint_activations", "offload_activations", "compile", "length_ratio"),
     *("max_source_positions", "max_target_positions"),
+    *("share_all_embeddings", "share_decoder_input_output_embed"),
 )
 BYTES = 12  # of a parameter in a checkpoint: itself and Adam's two moments, in float32
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What fairseq makes of the options of a training: the parameters of its model, and its learning rates."""
+    """What fairseq makes of the options of a training: the parameters of its model, and its learning rates.
+
+    Attributes:
+        remarks: sentences on the weights that a training begins with.
+    """
 
     parameters: int
     schedule: Mapping[str, Any]
+    remarks: Sequence[str] = ()
 
 
 def check_trainings(trainings: Mapping[str, Sequence[str]]) -> dict[str, Checked]:
@@ -51,6 +57,7 @@ def check_trainings(trainings: Mapping[str, Sequence[str]]) -> dict[str, Checked
     checked = {}
     for name, arguments in trainings.items():
         with about(name), _silence():
+            from posnet_fairseq.fairseq_plugin.freezing import frozen
             from posnet_fairseq.fairseq_plugin.training_options import check_training_options
 
             # isort: split
@@ -59,11 +66,12 @@ def check_trainings(trainings: Mapping[str, Sequence[str]]) -> dict[str, Checked
             cfg = configuration(arguments)
             check_training_options(cfg)
             if (Path(cfg.task.data) / CARD).exists():
-                model = meta_model(cfg)
-                if beginning := cfg.checkpoint.finetune_from_model:
-                    check_beginning(Path(beginning), model, cfg)
+                model, task = meta_model(cfg)
+                beginning = cfg.checkpoint.finetune_from_model
+                remarks = check_beginning(Path(beginning), model, task, cfg) if beginning else []
+                remarks += frozen(model, getattr(cfg.model, "freeze", None))
                 schedule: Any = OmegaConf.to_container(cfg.lr_scheduler, resolve=True)
-                checked[name] = Checked(parameter_count(model), schedule)
+                checked[name] = Checked(parameter_count(model), schedule, remarks)
     return checked
 
 
@@ -86,6 +94,8 @@ def make_ready(
             added = ["--reset-dataloader"]
             again = "other batches than before, so the data begin again with the first epoch's."
             remarks.append(f"{shown(folder)}: {again}")
+    else:
+        remarks += [f"{shown(folder)}: {remark}" for remark in checked.remarks]
     # The beginning of a fine-tuning is saved, too.
     numbered = updates // interval + ("--finetune-from-model" in training.arguments)
     check_disk(folder, checked.parameters, most_kept(average, numbered), others)
@@ -147,13 +157,13 @@ def configuration(arguments: Sequence[str]) -> Any:
     return convert_namespace_to_omegaconf(parse(arguments))
 
 
-def meta_model(cfg: Any) -> torch.nn.Module:
-    """Return the model of a configuration, on the meta device."""
+def meta_model(cfg: Any) -> tuple[torch.nn.Module, Any]:
+    """Return the model of a configuration, on the meta device, and its task."""
     from fairseq import tasks
 
     task = tasks.setup_task(cfg.task)
     with torch.device("meta"):
-        return task.build_model(cfg.model)
+        return task.build_model(cfg.model), task
 
 
 def repair(folder: Path) -> list[str]:
@@ -186,14 +196,17 @@ def damage(checkpoint: Path) -> str:
     return ""
 
 
-def check_beginning(path: Path, model: torch.nn.Module, cfg: Any) -> None:
-    """Refuse a checkpoint whose weights are not those of a training's model, on the meta device, which is changed."""
+def check_beginning(path: Path, model: torch.nn.Module, task: Any, cfg: Any) -> list[str]:
+    """Refuse a checkpoint whose weights do not fit a training's model, on the meta device, which is changed.
+
+    Sentences on its words are returned, if the training has others.
+    """
+    from posnet_fairseq.fairseq_plugin.first_weights import first_weights
     from posnet_fairseq.inference.checkpoints import known_options, model_arch
     from posnet_fairseq.inference.stored_energies import has_tables
-    from posnet_fairseq.inference.vocabularies import read_vocabulary, refuse_other_dictionaries
     from posnet_fairseq.registry import option_fields
 
-    state, folder = read_checkpoint(path), Path(cfg.task.data)
+    state = read_checkpoint(path)
     # What an earlier version had no option of is as by default, except what its mixers read.
     saved = {each.name: each.default for each in known_options(state) if each.name not in option_fields()}
     saved |= state["cfg"]["model"]
@@ -208,13 +221,9 @@ def check_beginning(path: Path, model: torch.nn.Module, cfg: Any) -> None:
             raise UsageError("it has stored energies, which cannot be trained. Give the averaged.pt beside it.")
         if different:
             raise UsageError(f"it was trained with other options ({'; '.join(different)}). Give the same.")
-    advice = (  # where its own dictionaries are gone, their sizes are compared with the weights
-        "Prepare the text with its subwords and dictionaries: "
-        "posnet-prepare corpus --like {folder} --train FILE FILE ..."
-    )
-    refuse_other_dictionaries(path, state, read_vocabulary(state, folder)[0], folder, advice)
-    with about(path):
-        model.load_state_dict(state["model"])
+        weights, sentences = first_weights(state, model, task)
+        model.load_state_dict(weights)
+    return sentences
 
 
 def refuse_other_schedule(before: Mapping[str, Any], schedule: Mapping[str, Any], length: int) -> None:

@@ -1,5 +1,6 @@
 """The command of a training, on one process or several, the tokens of its batches, and the preparation of its data."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -14,6 +15,7 @@ from posnet_fairseq.shared.errors import option
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import Record
 from posnet_fairseq.text.dictionary import dictionary_file
+from posnet_fairseq.text.languages import common_bleu_tokenizer
 
 USER_DIR = Path(posnet_fairseq.__file__).parent
 RANK = Path(__file__).parent / "distributed" / "rank.py"
@@ -68,7 +70,7 @@ def options_of(settings: RunSettings, data: TranslationData) -> list[str]:
         *("--criterion", CRITERION, "--label-smoothing", settings.label_smoothing),
         *("--optimizer", "fused_adam", "--adam-betas", settings.adam_betas, "--adam-eps", settings.adam_eps),
         *("--lr", settings.lr, "--lr-scheduler", "inverse_sqrt", "--warmup-updates", settings.warmup),
-        *("--best-checkpoint-metric", "ppl"),
+        *(_by_bleu(settings, data) if settings.stop_on else ("--best-checkpoint-metric", "ppl")),
         *("--max-update", settings.updates),
         *("--max-source-positions", settings.max_positions, "--max-target-positions", settings.max_positions),
         *("--skip-invalid-size-inputs-valid-test", "--required-batch-size-multiple", 1),
@@ -78,6 +80,19 @@ def options_of(settings: RunSettings, data: TranslationData) -> list[str]:
         *settings.model_options,
     ]
     return list(map(str, options))
+
+
+def _by_bleu(settings: RunSettings, data: TranslationData) -> list[str]:
+    """Return the options by which validations translate, greedily, and the best checkpoint has the most BLEU."""
+    if common_bleu_tokenizer(data.target) is None:
+        refuse("stop_on", settings.stop_on, f"BLEU needs different tokenizers for {data.target}. Leave it out.")
+    text = {"data": str(settings.data_folder), "source_lang": data.source, "target_lang": data.target}
+    search = {"beam": 1, "max_len_a": float(settings.max_len_a), "max_len_b": settings.max_len_b}
+    return [
+        *("--eval-bleu", "--eval-tokenized-bleu", "--eval-bleu-args", json.dumps(search)),
+        *("--eval-bleu-detok", "posnet", "--eval-bleu-detok-args", json.dumps(text)),
+        *("--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric"),
+    ]
 
 
 def placed(device: Device, world: int) -> list[str]:

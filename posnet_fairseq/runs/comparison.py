@@ -169,7 +169,7 @@ class ComparisonFolder:
             "pictures": {"Learning curves": "curves.png"},
             "test_sets": {
                 name: {
-                    "languages": f"{data.source}-{data.target}",
+                    "languages": "-".join(data.languages(name)),
                     "source": str((self.data / f"{name}.{data.source}").absolute()),
                     "reference": str((self.data / f"{name}.{data.target}").absolute()),
                     "outputs": {

@@ -2,7 +2,8 @@
 
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,10 @@ STAGES = ("prepare", "train", "average", "precompute", "translate", "score")
 # Settings that set options of fairseq-train, and a pattern of options that --options may not have: these, those by
 # which a training would end elsewhere or lack checkpoints to average, and those that decide what its data are, which
 # the stages after it translate and score.
-_GIVING = "mixer size seed tokens max_tokens updates interval patience dataset data runs init_from user_dir".split()
+_GIVING = (
+    *("mixer", "size", "seed", "tokens", "max_tokens", "updates", "interval", "patience", "stop_on"),
+    *("dataset", "data", "runs", "init_from", "user_dir"),
+)
 _OWN = re.compile(
     r"--(arch|seed|max-tokens|max-sentences|batch-size|update-freq|max-update|max-epoch|patience|stop-min-lr"
     r"|stop-time-hours|save-|no-save|no-last-checkpoints|keep-interval-updates|keep-last-epochs|keep-best-checkpoints"
@@ -110,6 +114,12 @@ class TrainingSettings(Settings):
     patience: int | None = _of_training(
         "stop the training after N validations in a row without a better perplexity (default: never)",
         parse=parsers.whole_number,
+    )
+    stop_on: str | None = _of_training(
+        "bleu: the best checkpoint and --patience go by BLEU of greedy translations of the validation set (default: by "
+        "perplexity)",
+        parse=parsers.one_of("bleu"),
+        metavar="METRIC",
     )
     average: int = setting("number of checkpoints to average", parse=parsers.whole_number, stage="average")
     label_smoothing: str = _of_training("label smoothing of the loss", parse=parsers.fraction, metavar="P")
@@ -220,8 +230,8 @@ class RunSettings(TrainingSettings):
     seed: int = _of_training("random seed (default: 1)", 1, parsers.whole_number)
     name: str | None = setting("name of the run (default: its mixers)", parse=parsers.run_name)
     init_from: Path | None = setting(
-        "start from the weights of a checkpoint of the same architecture and vocabulary, such as averaged.pt: "
-        "fine-tuning",
+        "start from the weights of a checkpoint of the same architecture, such as averaged.pt: fine-tuning, also with "
+        "other words or for another language pair",
         parse=parsers.folder,
         metavar="CHECKPOINT",
     )
@@ -299,6 +309,12 @@ class TranslationData:
     test_sets: tuple[str, ...] = ("test",)  # fairseq's names, perhaps with test1
     lowercase: bool = False  # whether the target side is, and so are translations: scores must ignore case
     exists: bool = True  # False in a dry run without a dataset
+    directions: Mapping[str, str] = field(default_factory=dict)  # "en-de" of each test set, if there are several
+
+    def languages(self, test_set: str) -> tuple[str, str]:
+        """Return source and target language of a test set."""
+        source, _, target = self.directions.get(test_set, "").partition("-")
+        return source or self.source, target or self.target
 
     @classmethod
     def read(cls, folder: Path, dry_run: bool = False) -> "TranslationData":
@@ -310,10 +326,11 @@ class TranslationData:
             raise UsageError(f"{folder}: there is no dataset yet. Run the stage prepare first.")
         card = DatasetCard.read(folder)
         found = card.source_lang, card.target_lang, card.key
-        if not all(text and re.fullmatch(r"[\w.-]+", text) for text in found):
+        if not all(text and re.fullmatch(r"[\w.+-]+", text) for text in found):
             raise UsageError(f"{path} does not say both languages: it is no dataset for translation.")
         source, target, key = map(str, found)
         for language in (source, target):
             check_dictionary(folder, language)
         tests = tuple(name for name in card.sentences or () if name.startswith("test")) or cls.test_sets
-        return cls(source, target, key, tests, card.is_lowercase(target))
+        directions = (card.test_sets or {}) if card.tags else {}
+        return cls(source, target, key, tests, card.is_lowercase(target), directions=directions)

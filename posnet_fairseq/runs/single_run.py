@@ -15,6 +15,7 @@ from typing import Any
 
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
+from posnet_eval.report.wording import whereabouts
 from posnet_fairseq.runs import commands
 from posnet_fairseq.runs.command_stage import CommandStage, Work, do, last_attempt
 from posnet_fairseq.runs.devices import Device, find_device
@@ -24,10 +25,8 @@ from posnet_fairseq.runs.training import GROWING, train
 from posnet_fairseq.shared.errors import UsageError, counted, flag, option, visible
 from posnet_fairseq.shared.processes import cores, elsewhere, run_attached
 from posnet_fairseq.shared.progress import shown
-from posnet_fairseq.shared.records import digest
+from posnet_fairseq.shared.records import Record, digest
 from posnet_fairseq.text.card import CARD
-
-BESIDE = "also .md, .tex, .csv, .json and segments.tsv"  # files of a report beside report.html
 
 
 def run_stages(settings: RunSettings, work: Work | None = None) -> bool:
@@ -147,17 +146,23 @@ class Run:
 
     def translate(self) -> bool:
         """Translate all test sets."""
-        names = self.data.test_sets
-        return all(
-            [self.translate_set(stage_of("translate", each), each, f"{each}.{self.data.target}") for each in names]
-        )
+        were_done = []
+        for name in self.data.test_sets:
+            output = f"{name}.{self.data.target}"
+            towards = {"to": self.data.languages(name)[1]} if name in self.data.directions else {}
+            were_done.append(self.translate_file(stage_of("translate", name), self.source_of(name), output, **towards))
+        return all(were_done)
 
-    def translate_set(self, stage: str, name: str, output: str, **options: str) -> bool:
-        """Translate a set of the data into a file of the run's folder, with further options of posnet-translate."""
+    def source_of(self, name: str) -> Path:
+        """Return the file of the source text of a set of the data."""
+        return self.settings.data_folder / f"{name}.{self.data.source}"
+
+    def translate_file(self, stage: str, source: Path, output: str, **options: str) -> bool:
+        """Translate a file into a file of the run's folder, with further options of posnet-translate."""
         settings, processes = self.settings, self.device.processes
         command = [
             *("posnet-translate", settings.run / "precomputed.pt", "--data", settings.data_folder),
-            *("--input", settings.data_folder / f"{name}.{self.data.source}", "--output", settings.run / output),
+            *("--input", source, "--output", settings.run / output),
             *(*self._search, "--on-long", "truncate", *self.device.option),
             *(("--processes", processes) if processes > 1 else ()),
             *(word for option, value in options.items() for word in (flag(option), value)),
@@ -179,9 +184,9 @@ class Run:
         for name in data.test_sets:
             translation = f"{name}.{data.target}"
             command = [
-                *("posnet-score", "--source", settings.data_folder / f"{name}.{data.source}"),
+                *("posnet-score", "--source", self.source_of(name)),
                 *("--reference", settings.data_folder / translation),
-                *("--language-pair", f"{data.source}-{data.target}"),
+                *("--language-pair", "-".join(data.languages(name))),
                 *("--system", f"{settings.system}={settings.run / translation}"),
                 *("--metrics", ",".join(settings.metrics), "--out", settings.run / stage_of("report", name), "--quiet"),
                 *(*self.device.option, *(["--lowercase"] * data.lowercase)),
@@ -191,9 +196,10 @@ class Run:
                 self.stage(stage_of("score", name), translation, made, command, settings.recorded("score"))
             )
         for name in data.test_sets if not settings.dry_run else ():
-            print(table_of_scores(last_attempt(settings.run / f"{stage_of('score', name)}.log"), name), end="")
-            report = shown(settings.run / stage_of("report", name))
-            print(f"report: {report}/report.html has the signatures ({BESIDE})", flush=True)
+            stage = settings.run / stage_of("score", name)
+            print(table_of_scores(last_attempt(f"{stage}.log"), name), end="")
+            result = Record(f"{stage}.json").content["attempts"][-1].get("result", {})  # none in earlier versions
+            print(whereabouts(settings.run / stage_of("report", name), result.get("remarks_left", 0)), flush=True)
         return all(were_done)
 
 
@@ -220,9 +226,10 @@ def stage_of(stage: str, test_set: str) -> str:
 
 def check_metrics(settings: TrainingSettings) -> None:
     """Refuse metrics whose packages, tokenizers or models are missing before days of training, not after."""
-    options = MetricOptions(TranslationData.read(settings.data_folder, dry_run=True).target)
-    for name in settings.metrics:
-        get_metric(name, options).fetch(download=not settings.dry_run)
+    data = TranslationData.read(settings.data_folder, dry_run=True)
+    for language in {data.languages(test_set)[1] for test_set in data.test_sets}:
+        for name in settings.metrics:
+            get_metric(name, MetricOptions(language)).fetch(download=not settings.dry_run)
 
 
 def check_trainings(runs: Sequence[RunSettings]) -> Mapping[str, Any]:

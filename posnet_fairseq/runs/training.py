@@ -4,7 +4,7 @@ import itertools
 import math
 import re
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,22 @@ from posnet_fairseq.shared.selection import best_and_following
 
 LINES = 10  # about progress, where there is no terminal
 GROWING = ("--updates", "--interval")  # the distance of a size's checkpoints depends on the length
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a validation measures: its name in logs, in sentences, and whether more is better."""
+
+    key: str
+    name: str
+    maximize: bool = False
+
+    def best(self, values: Iterable[float]) -> float:
+        """Return the best of values."""
+        return (max if self.maximize else min)(values)
+
+
+PERPLEXITY, BLEU = Measure("ppl", "perplexity"), Measure("bleu", "BLEU", maximize=True)
 _RECORD = re.compile(r"\| INFO \| (train_inner|valid) \| (\{.*\})\s*$")
 _NUMBERED = re.compile(r"checkpoint_\d+_(\d+)\.pt")
 # checkpoint_last.pt, checkpoint_best.pt, and one that is being written; after the training, two thirds of the latter's
@@ -78,12 +94,13 @@ def cpu_seconds_per_update(path: Path | str) -> float | None:
     return sum(seconds for _, seconds in steps) / sum(updates for updates, _ in steps) if steps else None
 
 
-def validations(path: Path | str) -> dict[int, float]:
+def validations(path: Path | str, measure: Measure = PERPLEXITY) -> dict[int, float]:
     """Return the perplexity of the validation set by the number of updates, the later of updates that were repeated.
 
-    That of a training that has diverged, which may be NaN, is infinite.
+    That of a training that has diverged, which may be NaN, is infinite. ``measure`` may be another one.
     """
-    found = {updates_of(kind, values): values["valid_ppl"] for kind, values in records(path) if kind == "valid"}
+    key = f"valid_{measure.key}"
+    found = {updates_of(kind, values): values[key] for kind, values in records(path) if kind == "valid"}
     return {updates: value if math.isfinite(value) else math.inf for updates, value in found.items()}
 
 
@@ -107,7 +124,7 @@ def most_kept(average: int, numbered: int) -> int:
     return min(2 * average + 1, numbered) + COPIES
 
 
-def remove_old(folder: Path, log: Path, average: int) -> None:
+def remove_old(folder: Path, log: Path, average: int, measure: Measure = PERPLEXITY) -> None:
     """Remove numbered checkpoints that posnet-average can no longer choose.
 
     It takes the best one on the validation set and the average - 1 that follow it, or the last ones where fewer follow:
@@ -117,8 +134,8 @@ def remove_old(folder: Path, log: Path, average: int) -> None:
     paths = {int(match[1]): path for path, match in found.items() if match}
     if len(paths) <= average:
         return
-    valid, updates = validations(log), sorted(paths)
-    chosen = best_and_following([valid.get(number) for number in updates], average)
+    valid, updates = validations(log, measure), sorted(paths)
+    chosen = best_and_following([valid.get(number) for number in updates], average, measure.maximize)
     kept = {*(updates[index] for index in chosen), *updates[-average:]}
     for number in updates:
         if number in valid and number not in kept:
@@ -148,14 +165,14 @@ def value_of(arguments: Sequence[str], name: str) -> str:
     return arguments[arguments.index(name) + 1] if name in arguments else ""
 
 
-def progress(log: Path) -> tuple[int, int, float]:
+def progress(log: Path, measure: Measure = PERPLEXITY) -> tuple[int, int, float]:
     """Return the number of updates done, and that of the last validation, 0 if there was none, with its perplexity."""
-    updates, validated, perplexity = 0, 0, math.nan
+    updates, validated, value = 0, 0, math.nan
     for kind, values in records(log):
         updates = updates_of(kind, values)
         if kind == "valid":
-            validated, perplexity = updates, values["valid_ppl"]
-    return updates, validated, perplexity
+            validated, value = updates, values[f"valid_{measure.key}"]
+    return updates, validated, value
 
 
 def updates_of(kind: str, values: Mapping[str, Any]) -> int:
@@ -163,26 +180,28 @@ def updates_of(kind: str, values: Mapping[str, Any]) -> int:
     return int(values["num_updates" if kind == "train_inner" else "valid_num_updates"])
 
 
-def since_the_beginning(found: Mapping[int, float]) -> str:
+def since_the_beginning(found: Mapping[int, float], measure: Measure = PERPLEXITY) -> str:
     """Return what became of the perplexity of a fine-tuning, by updates; "" if the beginning was not validated."""
-    later = {perplexity: updates for updates, perplexity in reversed([*found.items()]) if updates}
+    later = {value: updates for updates, value in reversed([*found.items()]) if updates}
     if 0 not in found or not later:
         return ""
-    beginning, least = found[0], min(later)
-    if least < beginning:
+    beginning, best = found[0], measure.best(later)
+    if measure.best((best, beginning)) != beginning:
         return (
-            f"the validation perplexity was {beginning:.2f} at the beginning, and {least:.2f} at best, after "
-            f"{later[least]:,} updates"
+            f"the validation {measure.name} was {beginning:.2f} at the beginning, and {best:.2f} at best, after "
+            f"{later[best]:,} updates"
         )
+    if best == beginning:
+        return f"the validation {measure.name} was {beginning:.2f} at the beginning, and has not become better since"
     return (
-        f"the training made the model worse: its validation perplexity was {beginning:.2f} at the beginning, and since "
-        f"then {least:.2f} at best. The best checkpoint is checkpoint_1_0.pt, the beginning. Try a lower --lr, or keep "
-        "the model that --init-from names"
+        f"the training made the model worse: its validation {measure.name} was {beginning:.2f} at the beginning, and "
+        f"since then {best:.2f} at best. The best checkpoint is checkpoint_1_0.pt, the beginning. Try a lower --lr, or "
+        "keep the model that --init-from names"
     )
 
 
 def _watcher(
-    stage: CommandStage, folder: Path, average: int, updates: int, report: ProgressReporter
+    stage: CommandStage, folder: Path, average: int, updates: int, report: ProgressReporter, measure: Measure
 ) -> Callable[[Bar], None]:
     """Return a function that shows progress and removes old checkpoints whenever the log has grown."""
     size = said = 0
@@ -193,9 +212,9 @@ def _watcher(
         before, size = size, stage.log.stat().st_size
         if size == before:
             return
-        done, validated, perplexity = progress(stage.log)
-        if validated == 0 and not math.isnan(perplexity) and not is_beginning_said:
-            report.say(f"{stage.run.name}: validation perplexity {perplexity:.2f} at the beginning")
+        done, validated, value = progress(stage.log, measure)
+        if validated == 0 and not math.isnan(value) and not is_beginning_said:
+            report.say(f"{stage.run.name}: validation {measure.name} {value:.2f} at the beginning")
             is_beginning_said = True
         # How many of LINES parts of the training the last validation has behind it.
         part = validated * LINES // updates
@@ -206,10 +225,10 @@ def _watcher(
         if before and part > said:
             left = f", {bar.time_left}" if bar.time_left else ""
             report.say(
-                f"{stage.run.name}: {validated:,} of {updates:,} updates, validation perplexity {perplexity:.1f}{left}"
+                f"{stage.run.name}: {validated:,} of {updates:,} updates, validation {measure.name} {value:.1f}{left}"
             )
         said = part
-        remove_old(folder, stage.log, average)
+        remove_old(folder, stage.log, average, measure)
 
     return look
 
@@ -222,6 +241,7 @@ def train(stage: CommandStage, training: Training, average: int, work: Work) -> 
     folder, updates = Path(training.value("--save-dir")), int(training.value("--max-update"))
     stage.command = training.command
     name = stage.run.name
+    measure = BLEU if training.value("--best-checkpoint-metric") == BLEU.key else PERPLEXITY
 
     def prepare() -> None:
         from posnet_fairseq.runs import before_training  # imports torch
@@ -233,21 +253,28 @@ def train(stage: CommandStage, training: Training, average: int, work: Work) -> 
         for remark in remarks:
             work.report.say(remark)
 
-    def measure() -> dict[str, float]:
-        found = validations(stage.log)
-        return {"perplexity_at_the_beginning": found[0], "best_perplexity": min(found.values())} if 0 in found else {}
+    def measured() -> dict[str, float]:
+        found, what = validations(stage.log, measure), measure.name.lower()
+        if 0 not in found and not (found and measure is BLEU):
+            return {}
+        beginning = {f"{what}_at_the_beginning": found[0]} if 0 in found else {}
+        return beginning | {f"best_{what}": measure.best(found.values())}
 
-    stage.prepare, stage.measure = prepare, measure
+    stage.prepare, stage.measure = prepare, measured
     if stage.grows:
         work.report.say(f"{name}: training continues from update {progress(stage.log)[0]:,} to {updates:,}")
-    was_done = do(stage, work, "updates", updates, _watcher(stage, folder, average, updates, work.report))
-    remove_old(folder, stage.log, average)
-    if not was_done and (sentence := since_the_beginning(validations(stage.log))):
+    was_done = do(stage, work, "updates", updates, _watcher(stage, folder, average, updates, work.report, measure))
+    remove_old(folder, stage.log, average, measure)
+    found = validations(stage.log, measure)
+    if not was_done and (sentence := since_the_beginning(found, measure)):
         work.report.say(f"{name}: {sentence}")
+    elif not was_done and found and measure is BLEU:
+        best = max(found, key=lambda number: found[number])
+        work.report.say(f"{name}: best checkpoint: validation BLEU {found[best]:.2f} after {best:,} updates")
     ended = progress(stage.log)[0]
     if ended < updates and not was_done:
         work.report.say(
-            f"{name}: training stopped after {ended:,} updates: no better perplexity in the last "
+            f"{name}: training stopped after {ended:,} updates: no better {measure.name} in the last "
             f"{training.value('--patience')} validations (--patience)"
         )
     return was_done

@@ -41,6 +41,8 @@ class TuneSettings(SystemsSettings):
         """Return the texts with the hyperparameters of the size; nothing is averaged, so few checkpoints are kept."""
         if "lr" in texts:
             refuse("lr", texts["lr"], "a search tries several rates. Give them with --lrs.")
+        if "stop_on" in texts:
+            refuse("stop_on", texts["stop_on"], "a search compares perplexities. Leave it out.")
         return super().completed({"average": "1"} | texts)
 
 

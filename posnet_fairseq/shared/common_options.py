@@ -79,6 +79,16 @@ def add_device_option(parser: argparse.ArgumentParser) -> None:
     device.add_argument("--cpu", action="store_const", const="cpu", dest="device", help="as --device cpu")
 
 
+def add_resume_option(parser: Any) -> None:
+    """Add ``--resume`` to a parser, or to a group of its options."""
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="resume from OUTPUT.partial, where an interrupted command has left its finished translations, and refuse "
+        "those of another command. Without this option the command resumes its own, and replaces those of another",
+    )
+
+
 def add_grid_options(parser: Any, grid: tuple[int, int] | None, extra_tokens: int) -> None:
     """Add ``--grid`` and ``--extra-tokens`` with their defaults to a parser, or to a group of its options."""
     shown = "" if grid is None else f" (default: {grid[0]}x{grid[1]})"

@@ -79,6 +79,10 @@ _FAIRSEQ = {
         "the checkpoint that the training would go on from was made with another --criterion or --optimizer. Give the "
         "same, or another --save-dir to begin a new training, or --reset-optimizer to go on without its state."
     ),
+    r"loaded state dict (has a different number|contains a parameter group that doesn't match the size)": (
+        "the checkpoint that the training would go on from has the state of other trained weights. Give the same "
+        "--freeze, or another --save-dir to begin a new training, or --reset-optimizer to go on without that state."
+    ),
     r"Cannot resume training due to dataloader mismatch": (
         "the checkpoint that the training would go on from was made with other data or batches: an epoch had more of "
         "them. Give the same, or --reset-dataloader to begin with the first epoch's data."

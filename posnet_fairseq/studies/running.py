@@ -190,7 +190,7 @@ def choose_beam(run: Run, beams: Sequence[int], bleu: Metric) -> tuple[int, dict
     for beam in beams:
         output = f"valid.beam{beam}.{run.data.target}"
         searching = dataclasses.replace(run, settings=dataclasses.replace(run.settings, beam=beam))
-        searching.translate_set(f"beam-{beam}", "valid", output)
+        searching.translate_file(f"beam-{beam}", run.source_of("valid"), output)
         scores[str(beam)] = round(results.score_of(bleu, _statistics(run, bleu, output, "valid")).score, 2)
     return max(sorted(beams), key=lambda beam: scores[str(beam)]), scores
 
@@ -208,7 +208,7 @@ def translated(run: Run, metrics: Mapping[str, Metric]) -> dict[str, Any]:
         statistics: dict[str, list[FloatArray]] = {metric: [] for metric in metrics}
         for precision, more in zip(results.PRECISIONS, ({}, {"dtype": "int8"}), strict=True):
             output, stage = f"{name}.{precision}.{run.data.target}", f"{stage_of('translate', name)}-{precision}"
-            run.translate_set(stage, name, output, **more)
+            run.translate_file(stage, run.source_of(name), output, **more)
             test_set[precision] = {
                 "cpu_seconds": _cpu_seconds(Record(run.settings.run / f"{stage}.json")),
                 "sentences_per_second": decoding_speed(run.settings.run, stage),

@@ -42,7 +42,8 @@ class DatasetCard(msgspec.Struct, omit_defaults=True):
     bpe_codes: FileNames | None = None  # merges of subword-nmt
     sentencepiece_model: FileNames | None = None
     sentences: dict[str, int] | None = None  # lines of each set
-    test_sets: dict[str, str] | None = None  # what each of several test sets consists of
+    tags: dict[str, str] | None = None  # in front of sources, by the language that they are translated to
+    test_sets: dict[str, str] | None = None  # what each of several test sets consists of; with tags, "en-de"
     # Of each set and language: lines that are not the same after encoding and decoding, and what they leave to BLEU.
     restored: dict[str, dict[str, Restored]] | None = None
     dropped: dict[str, int] | None = None  # training pairs that cleaning left out, by reason

@@ -61,6 +61,12 @@ def bleu_tokenizer(tag: str) -> tuple[str, str]:
     )
 
 
+def common_bleu_tokenizer(tags: str) -> str | None:
+    """Return sacreBLEU's tokenizer for all of several languages, such as de+fr; None if they need different ones."""
+    tokenizers = {bleu_tokenizer(tag)[0] for tag in tags.split("+")}
+    return tokenizers.pop() if len(tokenizers) == 1 else None
+
+
 @functools.lru_cache(maxsize=2**16)
 def script(letter: str) -> str | None:
     """Return the first word of a letter's Unicode name, as LATIN or CJK; None for other characters."""

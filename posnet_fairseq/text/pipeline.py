@@ -1,16 +1,26 @@
 """Plain text to the tokens that a model was trained on, and back."""
 
+import copy
 import hashlib
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Self
 
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import read_small
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.text.card import ADVICE, CARD, WHAT, DatasetCard, FileNames
 from posnet_fairseq.text.dictionary import dictionary_file
-from posnet_fairseq.text.subwords import ANOTHER_FILE, Merges, SentencePieces, Subwords
+from posnet_fairseq.text.subwords import ANOTHER_FILE, SPACE, Merges, SentencePieces, Subwords
+from posnet_fairseq.text.terms import OF_TOKENS, OF_WORDS
 from posnet_fairseq.text.tokenizers import Tokenizer, spaces_around
+
+
+def with_tag(tag: str, tokens: str) -> str:
+    """Return tokens between spaces with a tag in front; none if the tag is "", or there are no tokens."""
+    return f"{tag} {tokens}" if tag and tokens else tokens
 
 
 class TextPipeline:
@@ -33,6 +43,40 @@ class TextPipeline:
 
     # That stay whole, and that both languages had in training.
     symbols: tuple[str, ...] = ()
+    # Of a model of several target languages, by language: one goes in front of the tokens of each source.
+    tags: Mapping[str, str] = MappingProxyType({})
+    tag = ""  # that was chosen
+    _without_tags = "the text is split into tokens already, a tag among them"  # or why else none can be chosen
+
+    def towards(self, language: str | None) -> Self:
+        """Return the pipeline for translations into one of several languages; None: into the only one."""
+        if language is not None and not isinstance(language, str):
+            raise UsageError(f"{option('to')} {language!r:.50}: give a language, such as 'de'.")
+        if language is None and not self.tags:
+            return self
+        given = "" if language is None else f"{option('to', language)}: "
+        if not self.tags:
+            raise UsageError(f"{given}there is no language to choose: {self._without_tags}. Leave it out.")
+        if (tag := self.tags.get((language or "").replace("-", "_"))) is None:
+            known = " or ".join(self.tags)
+            raise UsageError(f"{given}the model translates into {known}. Choose one by {option('to')}.")
+        chosen = copy.copy(self)
+        chosen.tags, chosen.tag = {}, tag
+        return chosen
+
+    # Where terms begin and end.
+    edges = OF_TOKENS
+
+    def encode_within(self, text: str) -> list[str]:
+        """Return the tokens between spaces that a text of the target language may have within a line."""
+        return [self.encode_target(text)]
+
+    def joins(self, token: str) -> int:
+        """Return whether a token goes on with the word before it (2), lets the next one do so (1), both (3) or not (0).
+
+        The one is so if both are: a word goes on where the first token lets the next one, and that one goes on.
+        """
+        return 0
 
     def parts(self, line: str) -> tuple[str, str, str]:
         """Return a line's text, which is translated, between what stands before and after its translation."""
@@ -42,21 +86,39 @@ class TextPipeline:
 class Pipeline(TextPipeline):
     """Splits plain text into words and these into subwords, and joins them."""
 
+    _without_tags = "the model translates into one"
+
     def __init__(self, source: Tokenizer, target: Tokenizer, source_pieces: Subwords, target_pieces: Subwords) -> None:
         self.source, self.target = source, target
-        self._source_pieces, self._target_pieces = source_pieces, target_pieces
+        self.source_pieces, self.target_pieces = source_pieces, target_pieces
 
     def encode(self, line: str) -> str:
         """Return tokens of the source language, see :meth:`TextPipeline.encode`; without spaces around the line."""
-        return self._source_pieces.split(self.source.split(self.parts(line)[1]))
+        if self.tags:
+            raise UsageError(
+                f"the model translates into {' or '.join(self.tags)}: only posnet-translate and posnet-plot (--to) and "
+                "Python (to) choose one."
+            )
+        return with_tag(self.tag, self.source_pieces.split(self.source.split(self.parts(line)[1])))
 
     def encode_target(self, line: str) -> str:
         """Return tokens of the target language, see :meth:`TextPipeline.encode_target`."""
-        return self._target_pieces.split(self.target.split(line))
+        return self.target_pieces.split(self.target.split(line))
 
     def decode(self, tokens: str) -> str:
         """Return plain text, see :meth:`TextPipeline.decode`."""
-        return self.target.join(self._target_pieces.join(tokens))
+        return self.target.join(self.target_pieces.join(tokens))
+
+    edges = OF_WORDS
+
+    def encode_within(self, text: str) -> list[str]:
+        """Return tokens as :meth:`TextPipeline.encode_within`: behind a space, and directly behind other characters."""
+        tokens = self.encode_target(text)
+        return list(dict.fromkeys([tokens, tokens.removeprefix(SPACE).lstrip(" ")]))
+
+    def joins(self, token: str) -> int:
+        """Return how a token is joined to others, see :meth:`TextPipeline.joins`."""
+        return self.target_pieces.joins(token)
 
     def parts(self, line: str) -> tuple[str, str, str]:
         """Return a line's text between the spaces around it; all of a line for a language model is text."""
@@ -83,6 +145,8 @@ def pipeline_of(folder: str | Path, languages: tuple[str, str]) -> Pipeline:
                     f"{model}. Give the directory that it was trained on by {option('data')}, or "
                     f"{option('bpe_codes')}, {option('sentencepiece_model')} or {option('pretokenized')}."
                 )
+            if card.tags and languages != (card.source_lang, card.target_lang):
+                raise UsageError(f"{path} has tags for translations from {card.source_lang}, not from {languages[0]}.")
             tokenizers = [card.words[name] for name in languages]
         else:  # text of one language
             tokenizers = [Tokenizer("", "none")] * 2
@@ -97,6 +161,7 @@ def pipeline_of(folder: str | Path, languages: tuple[str, str]) -> Pipeline:
         pipeline = Pipeline(tokenizers[0], tokenizers[1], source, target)
         counts = [(card.symbols or {}).get(language, {}) for language in languages]
         pipeline.symbols = tuple(symbol for symbol in tokenizers[0].symbols if all(of.get(symbol) for of in counts))
+        pipeline.tags = card.tags or {}
         pipeline.usual_length = (card.usual_length or {}).get(languages[0])
         return pipeline
     except FileNotFoundError:
@@ -146,6 +211,11 @@ def _other_subwords(
     card = DatasetCard.read_if_whole(folder)
     is_of_others = bool(card.words) and not set(languages) <= {card.source_lang, card.target_lang}
     if is_of_others or not card.subword_files:
+        if "+" in "".join(languages):
+            raise UsageError(
+                f"the model from {' to '.join(languages)} has tags of languages, which only the {CARD} of its data "
+                f"lists. Give a directory that has one by {option('data')}."
+            )
         return pieces
     files = filter(Path.is_file, (Path(folder, name) for name in card.subword_files))
     if digest(path) in {*map(digest, files), *map(card.hash_of, card.subword_files)}:
@@ -203,7 +273,7 @@ def write_rules(
         files, has_merges = card.bpe_codes or card.sentencepiece_model or "", bool(card.bpe_codes)
     rules = DatasetCard(card.dataset, source_lang=languages[0], target_lang=languages[1])
     rules.words = {language: card.words[language] for language in languages if card.words}
-    rules.usual_length, rules.symbols = card.usual_length, card.symbols
+    rules.usual_length, rules.symbols, rules.tags = card.usual_length, card.symbols, card.tags
 
     def copied(path: str, ending: str = "") -> str:
         name = f"codes{ending}.bpe" if has_merges else f"sentencepiece{ending}.model"

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from posnet_fairseq.shared.errors import UsageError, about, counted
 from posnet_fairseq.shared.files import input_name, is_blank, iterate_lines
@@ -13,7 +13,6 @@ from posnet_fairseq.shared.schema import parse_json
 
 SEGMENTED = 0.05  # share of lines with marks of subwords from which on a text is not plain
 TOKENIZED = 0.3  # share of lines that end in a space and a period from which on a text is tokenized
-_Line = TypeVar("_Line")
 LINE = re.compile(r"[^\n\0\ud800-\udfff]*")  # what a line of a file in UTF-8 can be
 
 _MARKED = re.compile(r"\S@@( |$)|▁")
@@ -61,23 +60,30 @@ def is_markup(path: str | Path) -> bool:
 
 def read_parallel(*paths: str | Path) -> list[list[str]]:
     """Return the lines of several texts that belong together line by line; refuse different numbers of lines."""
-    return _parallel(paths, [list(iterate_text(path)) for path in paths])
+    files = [list(iterate_text(path)) for path in paths]
+    _check_parallel(paths, files)
+    return files
 
 
-def _parallel(paths: Sequence[str | Path], files: list[list[_Line]]) -> list[list[_Line]]:
-    """Return what was read from files that belong together line by line; refuse different numbers of lines."""
+def _check_parallel(paths: Sequence[str | Path], files: Sequence[Sequence[object]]) -> None:
+    """Refuse different numbers of lines in what was read from files that belong together line by line."""
     if len({len(lines) for lines in files}) > 1:
         counts = ", ".join(
             f"{path} has {counted(len(lines), 'line')}" for path, lines in zip(paths, files, strict=True)
         )
         raise UsageError(f"{counts}, but they belong together line by line. Nothing was done; correct the files first.")
-    return files
 
 
-def read_candidates(*paths: str | Path) -> list[list[str]]:
-    """Return the candidates of each line in all files of candidates, those of the first file first."""
-    systems = _parallel(paths, [list(_candidates(path)) for path in paths])
-    return [[text for texts in of_line for text in texts] for of_line in zip(*systems, strict=True)]
+def read_candidates(*paths: str | Path, source: str | Path | None = None) -> tuple[list[list[str]], list[str]]:
+    """Return the candidates of each line in all files of candidates, those of the first file first, and its source.
+
+    Without a file of sources, these are "".
+    """
+    systems = [list(_candidates(path)) for path in paths]
+    sources = list(iterate_text(source)) if source else []
+    _check_parallel([*paths, source] if source else paths, [*systems, sources] if source else systems)
+    joined = [[text for texts in of_line for text in texts] for of_line in zip(*systems, strict=True)]
+    return joined, sources or [""] * len(joined)
 
 
 def _candidates(path: str | Path) -> Iterator[list[str]]:

@@ -66,9 +66,14 @@ def split_sentences(lines: Sequence[str], language: str) -> SplitLines:
     """Split lines into sentences, by the rules of the package sentencex for a language, such as ``pt-BR``.
 
     Raises:
-        UsageError: the package is not installed.
+        UsageError: the package is not installed, or there are several languages, such as en+de.
     """
     check_splitting({})
+    if "+" in language:
+        raise UsageError(
+            f"{option('split_sentences')}: the model's sources are of several languages, {language}, whose sentences "
+            "are split by different rules. Leave it out, and give a sentence a line."
+        )
     from sentencex import segment
 
     of_lines = [list(segment(code_of(language), line)) or [line] for line in lines]

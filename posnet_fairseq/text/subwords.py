@@ -2,13 +2,17 @@
 
 import contextlib
 import io
+import random
 import re
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import explain_damaged_codes
 from posnet_fairseq.shared.files import read_small
+from posnet_fairseq.text.terms import is_letter
 
 ANOTHER_FILE = "Copy it again, or give the file that the training data was made with."
 # Words whose pieces BPE remembers. Without a limit they would fill the memory on a large corpus.
@@ -42,9 +46,28 @@ class Merges:
             self._bpe.cache = {}  # not cleared: other threads may be reading it
         return self._bpe.process_line(words)
 
+    def sample(self, lines: Iterable[str], dropout: float, seed: int) -> list[str]:
+        """Return pieces of lines as :meth:`split` does, each merge left out with a probability wherever it could be.
+
+        That is BPE-dropout: Provilkov et al. (2020) Section 3. The same seed draws the same.
+        """
+        state, cache = random.getstate(), self._bpe.cache
+        try:
+            random.seed(seed)
+            self._bpe.cache = {}  # subword-nmt keeps what was drawn, though it does not use it
+            return [self._bpe.process_line(line, dropout) for line in lines]
+        finally:
+            self._bpe.cache = cache
+            random.setstate(state)
+
     def join(self, pieces: str) -> str:
         """Return words of pieces."""
         return (pieces + " ").replace("@@ ", "").rstrip()
+
+    def joins(self, piece: str) -> int:
+        """Return how a piece is joined to others, see :meth:`TextPipeline.joins`."""
+        text = piece.removesuffix("@@")
+        return 2 * is_letter(text[:1]) + (text != piece and is_letter(text[-1:]))
 
 
 class SentencePieces:
@@ -85,10 +108,25 @@ class SentencePieces:
 
         A lossless model takes any line.
         """
-        if self.is_lossless and _SPACE in words:  # sentencepiece would take it for a space
-            pieces = self._model.encode(words.replace(_SPACE, "\n"), out_type=str)  # which no line has
+        return self._split(words)
+
+    def _split(self, words: str, **sampling: Any) -> str:
+        if self.is_lossless and SPACE in words:  # sentencepiece would take it for a space
+            pieces = self._model.encode(words.replace(SPACE, "\n"), out_type=str, **sampling)  # which no line has
             return " ".join(_BYTES_OF_SPACE if piece == "<0x0A>" else piece for piece in pieces)
-        return " ".join(self._model.encode(words, out_type=str))
+        return " ".join(self._model.encode(words, out_type=str, **sampling))
+
+    def sample(self, lines: Iterable[str], dropout: float, seed: int) -> list[str]:
+        """Return pieces of lines as :meth:`Merges.sample`; for a unigram model, `dropout` is α of Kudo (2018).
+
+        `seed`: at most 32 bits.
+        """
+        from sentencepiece import set_random_generator_seed
+
+        set_random_generator_seed(seed)
+        with ThreadPoolExecutor(1) as thread:  # only generators of new threads begin with the seed
+            sampling = {"enable_sampling": True, "nbest_size": -1, "alpha": dropout}
+            return [*thread.map(lambda line: self._split(line, **sampling), lines)]
 
     def join(self, pieces: str) -> str:
         """Return words of pieces, or the line of a lossless model; bytes that are no character become U+FFFD."""
@@ -96,19 +134,23 @@ class SentencePieces:
             content = b"".join(map(_bytes_of, pieces.split(" "))).decode(errors="replace")
             text = _NO_TEXT.sub(" ", content)
         else:
-            text = pieces.replace(" ", "").replace(_SPACE, " ")
+            text = pieces.replace(" ", "").replace(SPACE, " ")
         return text.removeprefix(" ") if self.is_lossless else text.strip()
 
+    def joins(self, piece: str) -> int:
+        """Return how a piece is joined to others, see :meth:`TextPipeline.joins`; bytes may be of any letter."""
+        return 3 if _BYTE.fullmatch(piece) else 2 * is_letter(piece[:1]) + is_letter(piece[-1:])
 
-_SPACE = "▁"  # stands for a space in pieces
-_BYTES_OF_SPACE = " ".join(f"<0x{byte:02X}>" for byte in _SPACE.encode())
+
+SPACE = "▁"  # stands for a space in pieces
+_BYTES_OF_SPACE = " ".join(f"<0x{byte:02X}>" for byte in SPACE.encode())
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 _NO_TEXT = re.compile("[\0\n]")  # which models may write, and no line has
 
 
 def _bytes_of(piece: str) -> bytes:
     byte = _BYTE.fullmatch(piece)
-    return bytes.fromhex(byte[1]) if byte else piece.replace(_SPACE, " ").encode()
+    return bytes.fromhex(byte[1]) if byte else piece.replace(SPACE, " ").encode()
 
 
 Subwords = Merges | SentencePieces
@@ -121,11 +163,11 @@ def words_of_pieces(pieces: Sequence[str]) -> tuple[list[str], list[int]]:
     its last. Pieces for bytes of sentencepiece's are decoded.
     """
     words, numbers, ended = list[bytes](), list[int](), True
-    has_begins = any(piece.startswith(_SPACE) for piece in pieces)
+    has_begins = any(piece.startswith(SPACE) for piece in pieces)
     for piece in pieces:
-        if not words or (piece.startswith(_SPACE) if has_begins else ended):
+        if not words or (piece.startswith(SPACE) if has_begins else ended):
             words.append(b"")
-        words[-1] += _bytes_of(piece.replace(_SPACE, "")) if has_begins else piece.removesuffix("@@").encode()
+        words[-1] += _bytes_of(piece.replace(SPACE, "")) if has_begins else piece.removesuffix("@@").encode()
         numbers.append(len(words) - 1)
         ended = not piece.endswith("@@")
     return [word.decode(errors="replace") for word in words], numbers

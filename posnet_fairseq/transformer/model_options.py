@@ -86,6 +86,12 @@ class _TransformerOptions(_DecoderOptions):
     weight_noise_on: str | None = _option(
         "what has --weight-noise: one or more of mixing,projections,feed-forward,output"
     )
+    subword_dropout: float = _option(
+        "probability of leaving out a merge of subwords in the training text, source and target, drawn again in every "
+        "epoch, see docs/own-corpus.md",
+        default=0.0,
+    )
+    freeze: str | None = _option("what is not trained: one or more of encoder,decoder,embeddings, see docs/recipes.md")
     share_all_embeddings: bool = _option("one embedding for source, target and output", default=False)
     encoder_embed_path: str | None = _option("pre-trained encoder embeddings, a text file")
     max_source_positions: int | None = _of_task()

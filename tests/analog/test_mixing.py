@@ -44,6 +44,7 @@ def test_law(case, law, monkeypatch):
         law(model)
 
 
+@pytest.mark.quick_cases(12)
 @pytest.mark.parametrize(
     ("case", "renormalize"),
     [(case, again) for case in CASES for again in (False, True) if not again or case.mixer in POSITION_BASED],

@@ -90,6 +90,7 @@ def test_mixing_weights_are_noisy_alike_in_all_sentences(name, place, padded, mo
     torch.testing.assert_close(mixer(x, memory, **context)[1].expand(3, -1, -1, -1), weights)
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("name", mixer_names())
 def test_every_part_draws_at_every_pass_and_none_in_evaluation(name):
     source, target = pad(sentences(9, 4)), pad(sentences(8, 5))

@@ -165,6 +165,7 @@ def test_bad_input_of_benchmarks(tmp_path, capsys, arguments, sentence):
     assert sentence in fails(capsys, bench.main, *arguments.format(tmp_path).split())
 
 
+@pytest.mark.thorough  # lengths are quick
 def test_whole_files_are_translated_by_every_engine(tmp_path, capsys, monkeypatch):
     for module in (translate_speed, searchable):
         monkeypatch.setattr(module, "choose_pipeline", lambda *_: TextPipeline())

@@ -89,6 +89,7 @@ def test_no_word_of_a_text_is_a_special_symbol(texts, tmp_path):
     assert (tokens == 2).sum() == len(sizes)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("words", [65_495, 65_496, 65_503])
 def test_large_dictionaries_have_wider_numbers(tmp_path, words):
     """Four special entries, and three that fill up or odd ones: around the border of 65,500 entries."""

@@ -8,6 +8,7 @@ import pytest
 
 from posnet_data_prep import prepare
 from posnet_data_prep.pipeline import publish
+from posnet_data_prep.pipeline.sets import usual_scripts
 from posnet_fairseq.text.binary_format import read_tokens
 from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.dictionary import Dictionary
@@ -178,6 +179,8 @@ def test_the_card_has_the_length_that_nearly_all_training_lines_have_at_most(tmp
 
 EVERY = "--valid-every 23"
 BOTH = f"my.en my.de {EVERY}"
+MANY = " ".join(f"x.en x.{first}{second}z" for first in "abcdefg" for second in "hijklm")
+MORE = f"my.en my.de tiny.en tiny.nl {EVERY}"
 
 
 @pytest.mark.parametrize(
@@ -206,6 +209,24 @@ BOTH = f"my.en my.de {EVERY}"
         (f"{BOTH} --symbols <0x41>", "the symbol '<0x41>' is reserved"),
         (f"{BOTH} --symbols a@@", "the symbol 'a@@' has a mark of subwords"),
         (f"{BOTH} --symbols <a>,<b>,<a>", "the symbol '<a>' is there twice"),
+        (f"my.en my.de@0 {EVERY}", "--train my.de@0: give a whole number of times from 1 to 100 behind the @"),
+        (f"my.en my.de@101 {EVERY}", "--train my.de@101: give a whole number of times from 1 to 100 behind the @"),
+        (f"{BOTH} --test my.en my.de@2", "--test my.de@2: weights are for --train. Leave the @2 out"),
+        (f"my.en@2 my.de {EVERY}", "--train my.en@2: give the weight of a pair of files behind the second one"),
+        (f"my.en my.de@2 {EVERY} --join 3", "--join would join a pair with its own repetitions"),
+        (f"{BOTH} --tag-target", "--tag-target: all training text is translated into de. Leave it out"),
+        (f"my.tsv {EVERY} --tag-target", "--train my.tsv: --tag-target takes pairs of files that end in their lang"),
+        (f"{MORE} --tag-target --test my.en tiny.fr", "--test my.en tiny.fr: the training text is from en to de or nl"),
+        (f"{MANY} {EVERY} --tag-target", "--tag-target: from 1 to 42 languages, the names of files, which have all"),
+        (f"{MORE} --tag-target -t de", "--target-lang: --tag-target takes the languages from the endings of files"),
+        (f"{MORE} --tag-target --symbols <a>,<2nl>", "--symbols: <2nl> is a tag of --tag-target"),
+        (f"{MORE} --tag-target --subwords bpe", "--subwords bpe splits each language by its own rules"),
+        (
+            f"{MORE} --tag-target --merges 50",
+            "--merges has no meaning with --tag-target, whose languages sentencepiece",
+        ),
+        (f"{MORE} --tag-target --join 3", "--join has no meaning with --tag-target, where neighboring pairs may be"),
+        (f"{MORE} --tag-target --like .", "--like . with --tag-target: give a dataset that was made with --tag-target"),
         (f"{BOTH} --join 1", "--join 1: give 2 or more"),
         (f"{BOTH} --merges 5 6 7", "--merges 5 6 7: give one number, or"),
     ],
@@ -219,14 +240,120 @@ def test_bad_input(files, tmp_path, capsys, monkeypatch, arguments, said):
         "tiny.en": ["one", "ab"],
         "tiny.de": ["xyz", "q"],
         "tiny.deu": ["xyz", "q"],
+        "tiny.nl": ["xyz", "q"],
+        "tiny.fr": ["xyz", "q"],
         "tiny.en_GB": ["one", "ab"],
         "source.sgm": ["<seg>a</seg>"],
         "target.xml": ["<seg>a</seg>"],
     }
     for name, content in lines.items():
         write(tmp_path / name, content)
-    assert said in commands.refused(capsys, lambda words: make(tmp_path, "--train", *words), *arguments.split())
+    subwords = () if "--tag-target" in arguments else ("--merges", "50")
+    command = lambda words: make(tmp_path, "--train", *words, subwords=subwords)  # noqa: E731
+    assert said in commands.refused(capsys, command, *arguments.split())
     assert not (tmp_path / "data/dataset.json").exists()
+
+
+def test_pairs_are_repeated_by_weight(files, tmp_path):
+    """Validation and test pairs are not repeated; weights change neither subwords nor notes on repeated pairs."""
+    others = write_pairs(tmp_path, [*PAIRS[:3], *((f"Birds {n} and old houses.",) * 2 for n in range(9))], "others")
+    rest, times = ("--valid-every", "4", "--test", *others), f"{others[1]}@3"
+    plain = make(tmp_path, "--train", *files, *others, *rest, name="plain")
+    data = make(tmp_path, "--train", *files, others[0], times, *rest)
+    lines = text_of(plain, "train.en").splitlines()
+    first = next(number for number, line in enumerate(lines) if "Birds" in line)
+    first -= sum(line == PAIRS[n][0] for n in range(3) for line in lines[first - 3 : first])
+    tripled = lines[:first] + [line for line in lines[first:] for _ in range(3)]
+    assert text_of(data, "train.en").splitlines() == tripled
+    assert DatasetCard.read(data).sentences["train"] == len(tripled) == len(read_tokens(data / "train.en-de.en")[1])
+    before, after = contents(plain), contents(data)
+    same = [name for name in before if name.startswith(("codes", "valid.bpe", "test.bpe"))]
+    assert {name: before[name] for name in same} == {name: after[name] for name in same}
+    notes = {folder: DatasetCard.read(folder).notes for folder in (plain, data)}
+    copies = len(tripled) - len(lines)
+    assert f"{copies} of the {len(tripled)} training pairs are repetitions by weights" in notes[data]
+    repeated = [[note for note in notes[each] if "earlier one" in note] for each in notes]
+    assert repeated[0] == repeated[1] != []
+    assert json.loads(text_of(data, "dataset.json"))["files_read"]["train"][-1].endswith("others.de@3")
+
+
+def test_several_target_languages(tmp_path):
+    """A tag is one token in front of those of the source; text, limits and subwords are those without it."""
+    german = [*PAIRS, ("OK", "OK"), ("I see: <2de>", "Aha"), ("a " * 9, "b " * 9)]
+    french = [*((source, f"Le chat {n} dort.") for n, (source, _) in enumerate(PAIRS)), ("OK", "OK"), ("OK", "OK")]
+    pairs = [*write_pairs(tmp_path, german), *write_pairs(tmp_path, french, "more", ("en", "fr"))]
+    test = ["--test", *pairs[2:], *pairs]
+    how = ("--drop-repeated", "--max-length", "40", "--max-ratio", "9")
+    data = make(
+        tmp_path, "--tag-target", "--train", *pairs, "--valid", *pairs, *test, *how, subwords=("--pieces", "90")
+    )
+    card = DatasetCard.read(data)
+    assert (card.source_lang, card.target_lang, card.tags) == ("en", "de+fr", {"de": "<2de>", "fr": "<2fr>"})
+    assert card.test_sets == {"test": "en-fr", "test1": "en-de"}
+    assert card.dropped == {"repeated": 1}, "OK to both languages is no repetition"
+    assert all(of.changed == 0 for sides in card.restored.values() for of in sides.values())
+    pipeline = pipeline_of(data, ("en", "de+fr"))
+    dictionary = Dictionary.load(data / "dict.en.txt")
+    for name, language, rows in (("test", "fr", french * 2), ("test1", "de", german)):
+        assert text_of(data, f"{name}.en").splitlines() == [source for source, _ in rows]
+        assert text_of(data, f"{name}.de+fr").splitlines() == [target for _, target in rows]
+        tokens = text_of(data, f"{name}.bpe.en").splitlines()
+        assert tokens == [pipeline.towards(language).encode(source) for source, _ in rows]
+        for line in tokens:
+            assert line.split().count(f"<2{language}>") == 1, "text that is spelled like a tag is no tag"
+            assert dictionary.ids_of(line)[0] == dictionary.index(f"<2{language}>") != dictionary.unk()
+    assert "<2" not in text_of(data, "train.bpe.de+fr")
+    like = make(
+        tmp_path,
+        "--tag-target",
+        "--train",
+        *pairs[2:],
+        *test,
+        "--valid-every",
+        "9",
+        "--like",
+        data,
+        name="like",
+        subwords=(),
+    )
+    assert DatasetCard.read(like).tags == card.tags
+    assert text_of(like, "test.bpe.en") == text_of(data, "test.bpe.en")
+
+
+def test_pairs_in_training_in_the_other_direction_are_counted(tmp_path, capsys):
+    """With tags. A direction of which no training pair is left is refused, and so is such data without tags."""
+    files, short = write_pairs(tmp_path), write_pairs(tmp_path, [("a", "b " * 99)] * 9, "other", ("en", "nl"))
+    how = ("--tag-target", "--max-ratio", "9", "--valid-every", "7")
+    data = make(tmp_path, *how, "--train", *files, *reversed(files), subwords=("--pieces", "90"))
+    pairs = [
+        list(zip(*(text_of(data, f"{name}.{tag}").splitlines() for tag in ("en+de", "de+en")), strict=True))
+        for name in ("valid", "train")
+    ]
+    shared = sum(pair[::-1] in pairs[1] for pair in pairs[0])
+    note = f"{shared} of 17 pairs of the valid set are also in the training set, in this direction or the other one"
+    assert note in DatasetCard.read(data).notes
+    assert shared > 9
+    command = lambda more: make(tmp_path, *more, name="more", subwords=())  # noqa: E731
+    words = (*how, "--train", *files, *short, "--pieces", "90")
+    assert "no training pairs into nl are left" in commands.refused(capsys, command, *words)
+    words = ("--train", *files, "--like", data, "--valid-every", "7")
+    assert "is from en+de to de+en. Give --tag-target, too" in commands.refused(capsys, command, *words)
+
+
+def test_scripts_are_those_of_each_direction(tmp_path):
+    """A Greek target among German ones is foreign, though another direction is into Greek."""
+    greek = [(source, "Η γάτα κοιμάται κάτω από το σπίτι.") for source, _ in PAIRS]
+    files = [*write_pairs(tmp_path, [*PAIRS, greek[0]]), *write_pairs(tmp_path, greek, "more", ("en", "el"))]
+    options = ("--tag-target", "--drop-other-scripts", "--valid-every", "20", "--max-ratio", "9")
+    data = make(tmp_path, *options, "--train", *files, subwords=("--pieces", "90"))
+    assert DatasetCard.read(data).dropped == {"script": 1}
+
+
+def test_scripts_of_a_small_direction_are_sampled(tmp_path):
+    tags = write(tmp_path / "tags", [*["<2de>"] * 5001, *["<2el>"] * 2, *["<2de>"] * 5001])
+    text = write(tmp_path / "text", [*["Die Katze"] * 5001, *["Η γάτα"] * 2, *["Die Katze"] * 5001])
+    found = usual_scripts(text, 10004, tags)
+    assert {tag: scripts.is_foreign("Η γάτα") for tag, scripts in found.items()} == {"<2de>": True, "<2el>": False}
 
 
 @pytest.mark.parametrize("subwords", [("--merges", "50"), ("--pieces", "60")])

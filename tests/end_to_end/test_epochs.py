@@ -47,6 +47,7 @@ def test_every_interval_has_its_checkpoint(monkeypatch, data, tmp_path, batches,
     assert read_checkpoint(tmp_path / "checkpoint_last.pt")["optimizer_history"][-1]["num_updates"] == updates
 
 
+@pytest.mark.thorough  # the pattern is quick
 def test_the_last_ones_are_kept(monkeypatch, data, tmp_path):
     """Saving options of the fairseq-train command in the README."""
     saving = "--save-interval-updates 2 --keep-interval-updates 3 --no-epoch-checkpoints".split()
@@ -63,6 +64,7 @@ def test_pattern_of_those_to_keep(monkeypatch, data, tmp_path):
     assert updates_of(tmp_path) == [4, 8, 10]
 
 
+@pytest.mark.thorough  # the pattern is quick
 def test_files_of_epochs_are_written_besides(monkeypatch, data, tmp_path):
     """--save-interval skips every other epoch, --keep-last-epochs removes all but one."""
     saving = "--disable-validation --save-interval-updates 4 --save-interval 2 --keep-last-epochs 1".split()

@@ -117,7 +117,7 @@ checkpoint: {{save_dir: {tmp_path}/run, save_interval_updates: 2, no_epoch_check
     "options",
     ["--eval-bleu --best-checkpoint-metric bleu --maximize-best-checkpoint-metric", "--optimizer adafactor"],
 )
-@pytest.mark.quick_cases(1)
+@pytest.mark.thorough  # trainings that go on are quick
 def test_checkpoints_with_more_than_weights_are_loaded_as_data(monkeypatch, data, tmp_path, options):
     """--eval-bleu keeps numpy arrays in a checkpoint, adafactor its options."""
     short = "--save-interval-updates 2 --no-epoch-checkpoints".split() + options.split()

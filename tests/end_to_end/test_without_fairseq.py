@@ -27,6 +27,7 @@ def run(tmp_path):
     return run
 
 
+@pytest.mark.thorough  # 15 s: the data of the next test are quick
 def test_a_checkpoint_is_used(run, tmp_path):
     path, text = checkpoint(tmp_path / "model" / "checkpoint1.pt", "rposnet"), tmp_path / "text.xx"
     text.write_text("a b c\nb a\n")

@@ -19,6 +19,13 @@ def comet(tmp_path_factory, encoder):
 
 
 @pytest.fixture(scope="session")
+def comet_kiwi(tmp_path_factory, encoder):
+    """Folder of a COMETKiwi; tests do not write in it."""
+    folder = tmp_path_factory.mktemp("comet") / "tiny-kiwi"
+    return tiny_models.make_comet(folder, encoder, kind="unified_metric", input_segments=["mt", "src"], word_layer=1)
+
+
+@pytest.fixture(scope="session")
 def bleurt(tmp_path_factory):
     """Folder of a BLEURT; tests do not write in it."""
     return tiny_models.make_bleurt(tmp_path_factory.mktemp("bleurt") / "tiny-bleurt")

@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError
+from requests import Response
 
 from posnet_eval.metrics import neural_metric
 from posnet_eval.metrics.base import MetricOptions, Segment
-from posnet_eval.metrics.comet import Comet
+from posnet_eval.metrics.comet import Comet, CometKiwi
 from posnet_eval.metrics.neural_metric import read_weights
 from posnet_fairseq.shared.errors import UsageError
 from support.commands import ROOT, python
@@ -42,6 +44,10 @@ def metric(folder, **options):
     return Comet(MetricOptions(comet_model=str(folder), device="cpu", **options))
 
 
+def kiwi(folder, **options):
+    return CometKiwi(MetricOptions(comet_kiwi_model=str(folder), device="cpu", **options))
+
+
 def refusal(folder, **options):
     with pytest.raises(UsageError) as error:
         scores(metric(folder, **options), SEGMENTS[:1])
@@ -59,7 +65,7 @@ def library(folder, segments):
     from comet.models import load_from_checkpoint
 
     model = load_from_checkpoint(checkpoint(folder), local_files_only=True)
-    samples = [{"src": s, "mt": h, "ref": r} for s, h, (r,) in segments]
+    samples = [{"src": s, "mt": h} | dict(zip(["ref"], known, strict=False)) for s, h, known in segments]
     return [100 * score for score in model.predict(samples, gpus=0, num_workers=0, progress_bar=False).scores]
 
 
@@ -67,6 +73,28 @@ def test_scores_are_the_librarys(comet):
     ours = scores(metric(comet), SEGMENTS)
     assert ours == pytest.approx(library(comet, SEGMENTS), abs=1e-3)  # 1e-5 before scaling
     assert np.std(ours) > 0.1
+
+
+def test_scores_without_a_reference_are_the_librarys(comet_kiwi):
+    """Texts that are cut alone, or together with the source, too; references are not looked at."""
+    half = " ".join(LONG.split()[:30])
+    pairs = dict.fromkeys([*((source, line) for source, line, _ in SEGMENTS), (half, f"{half} so")])
+    segments = [Segment(*pair, ()) for pair in pairs]
+    ours = kiwi(comet_kiwi, references=2)
+    expected = library(comet_kiwi, segments)
+    assert scores(ours, segments) == pytest.approx(expected, abs=1e-3)
+    assert np.std(expected) > 0.1
+    assert [segments[place].source for place in sorted(ours.cut)] == [LONG, half]
+    details = ours.details()
+    assert (details["nrefs"], details["model"]) == ("0", "tiny-kiwi")
+
+
+def test_models_of_the_other_kind_are_refused(comet, comet_kiwi):
+    with pytest.raises(
+        UsageError, match="unified_metric; give --comet-kiwi-model one with a class_identifier of these"
+    ):
+        kiwi(comet).details()
+    assert "give --comet-model one with a class_identifier of these" in refusal(comet_kiwi)
 
 
 @pytest.mark.parametrize(
@@ -259,6 +287,16 @@ def test_a_hub_that_cannot_be_reached(capfd):
     assert "--comet" not in said  # posnet-run has no such options
     assert "\n" not in said
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_a_model_with_a_license(monkeypatch):
+    def gated(*_, local_files_only=False, **options):
+        raise LocalEntryNotFoundError("not here") if local_files_only else GatedRepoError("401", response=Response())
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", gated)
+    with pytest.raises(UsageError, match=r"at https://huggingface.co/Unbabel/wmt22-cometkiwi-da and log in with hugg"):
+        kiwi("Unbabel/wmt22-cometkiwi-da").details()
 
 
 @pytest.mark.usefixtures("no_hub")

@@ -56,6 +56,12 @@ def test_copies_of_the_source():
     assert found([*output[:40], "GitHub"], [*REFERENCE, "GitHub"], [*sources[:40], "GitHub"]) == {}
 
 
+def test_what_the_source_has_is_not_odd_without_references():
+    for line in ("&amp; heißt und", "▁Haus", "sehr sehr sehr gut"):
+        assert remarks("x", [line], [], [line + " hier"]) == []
+        assert len(remarks("x", [line], [], ["Quelle"])) == 1
+
+
 def test_only_the_first_lines_are_listed():
     ((said, lines),) = found(["" for _ in range(1500)] + REFERENCE, text(1500) + REFERENCE).items()
     assert said == "1,500 lines are empty"
@@ -99,8 +105,8 @@ def test_references_and_source():
     split = [line.replace("e", "e@@ ") for line in REFERENCE]
     said = {remark.text: remark.lines for remark in given_remarks(gaps, [REFERENCE, gaps])}
     assert said == {
-        "2 lines empty in the source": (1, 21),
-        "2 lines empty in reference 2, which metrics take for a translation without words": (1, 21),
+        "2 lines of the source are empty": (1, 21),
+        "2 lines of reference 2 are empty and are not used": (1, 21),
     }
     said = [remark.text for remark in given_remarks(split, [spaced])]
     assert said == [

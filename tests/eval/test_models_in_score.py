@@ -1,11 +1,14 @@
 """posnet-score with BLEURT and COMET: a report, and the same one again without any model."""
 
+import itertools
 import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import posnet_fairseq as posnet
 from posnet_eval.score import main
 from support.scoring import FILES, SIZE, USUAL, refused, write
 
@@ -13,8 +16,8 @@ ARGUMENTS = (*USUAL, "--metrics", "comet,bleurt,bleu", "--cpu")
 
 
 @pytest.fixture(autouse=True)
-def models(data, comet, encoder, bleurt):
-    for name, folder in {"comet": comet, "encoder": encoder, "bleurt": bleurt}.items():
+def models(data, comet, comet_kiwi, encoder, bleurt):
+    for name, folder in {"comet": comet, "kiwi": comet_kiwi, "encoder": encoder, "bleurt": bleurt}.items():
         shutil.copytree(folder, data / name)
 
 
@@ -64,11 +67,64 @@ def test_lines_that_are_longer_than_models_read_are_remarked(capsys):
     assert capsys.readouterr().out == found.out
 
 
+KIWI = ("--metrics", "comet-kiwi", "--comet-kiwi-model", "kiwi", "--comet-encoder", "encoder", "--cpu")
+NO_REFERENCE = ("--source", "test.en", "--system", "good=good.txt", "base=base.txt", "--resamples", "200", *KIWI)
+
+
+def test_estimates_without_a_reference(capsys):
+    """The scores are those of a run with references, and of the cache; nothing is said of a reference."""
+    write(Path("groups"), ["some", "others"] * (SIZE // 2))
+    lines = Path("base.txt").read_text().splitlines()
+    write(Path("base.txt"), ["", "the cat sat on the old bridge " * 60, *lines[2:]])
+    main([*NO_REFERENCE, "--groups", "groups", "--out", "first"])
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"test, en, {SIZE} lines\n")
+    assert "note: base on test: 1 line is empty (1)\n" in printed
+    assert "note: test: 1 line is longer than COMETKiwi reads: the end of a source or translation" in printed
+    assert printed.count("note: ") == 2
+    assert "COMETKiwi: nrefs:0|bs:200|seed:12345|model:kiwi|id:" in Path("first/report.md").read_text()
+    (alone,) = json.loads(Path("first/report.json").read_text())["test_sets"]
+    Path("kiwi/hparams.yaml").unlink()
+    main([*NO_REFERENCE, "--reference", "test.de", "other.txt", "--cached-only", "--out", "second"])
+    (beside,) = json.loads(Path("second/report.json").read_text())["test_sets"]
+    assert beside["segments"] == alone["segments"]
+    assert [group["size"] for group in alone["by_group"]] == [SIZE // 2] * 2
+
+
+def test_what_a_text_without_a_reference_lacks(capsys):
+    said = refused(capsys, *NO_REFERENCE, "--metrics", "comet-kiwi,bleu")
+    assert "BLEU reads the reference, of which test has none. Give --reference, or --metrics comet-kiwi alone" in said
+    write(Path("base.txt"), Path("base.txt").read_text().splitlines()[1:])
+    assert f"base.txt has {SIZE - 1} lines, the source {SIZE}; line " in refused(capsys, *NO_REFERENCE)
+
+
 def test_what_cannot_run_is_said_before_anything_is_computed(capsys):
     said = refused(capsys, *ARGUMENTS, "--comet-model", "~nobody/at/all", "--bleurt-model", "no/where/else")
     for name in ("~nobody/at/all", "no/where/else"):
         assert f"{name}: there is no such folder" in said
     assert "BLEU " not in said
-    for more in ((), ("--cached-only",)):
-        said = refused(capsys, *ARGUMENTS, *MODELS, "--reference", "good.txt", *more)
-        assert "COMET takes one reference translation, 2 were given" in said
+
+
+def test_several_references(data):
+    """The mean or the largest of the scores by each reference that a line has, which are cached one by one."""
+    systems = {name: Path(f"{name}.txt") for name in ("base", "good")}
+    options = {"sources": Path("test.en"), "metrics": "comet,bleurt", "resamples": 100, "device": "cpu"}
+    options |= {"comet_model": "comet", "comet_encoder": "encoder", "bleurt_model": "bleurt"}
+    one, other = Path("test.de"), Path("other.txt")
+    first, second = (posnet.score(systems, each, **options).test_sets[0] for each in (one, other))
+    gaps = ["", *other.read_text().splitlines()[1:-1], " "]
+    shutil.rmtree("comet/checkpoints")
+    cached = options | {"cached_only": True}
+    for how, join in {"mean": np.mean, "max": np.max}.items():
+        found = posnet.score(systems, [one, gaps], multi_reference=how, **cached).test_sets[0]
+        whole = posnet.score(systems, [one, other], multi_reference=how, **cached).test_sets[0]
+        for metric, name in itertools.product(("comet", "bleurt"), systems):
+            expected = join([first.segments[metric][name], second.segments[metric][name]], axis=0)
+            assert whole.segments[metric][name] == pytest.approx(expected, abs=1e-9)
+            expected[[0, -1]] = first.segments[metric][name][[0, -1]]
+            assert found.segments[metric][name] == pytest.approx(expected, abs=1e-9)
+            assert found.scores[name][metric].value == pytest.approx(expected.mean(), abs=1e-9)
+        assert found.metrics[0].signature.startswith(f"nrefs:var|bs:100|seed:12345|refs:{how}|model:comet|")
+        assert whole.metrics[1].signature.startswith(f"nrefs:2|bs:100|seed:12345|refs:{how}|model:bleurt|")
+    assert posnet.score(systems, [one, other], **cached).rows()[0]["signature"].count("refs:mean") == 1
+    assert "refs:m" not in first.metrics[0].signature

@@ -1,5 +1,7 @@
 """Which segments a page shows, and how their texts differ."""
 
+from dataclasses import replace
+
 import pytest
 
 from posnet_eval.report.page import browsable, changes, extreme, most_different
@@ -75,3 +77,7 @@ def test_data_of_segments():
     assert scores == [round(test_set.segments[metric.name]["s2"][line - 1], 1) for metric in test_set.metrics]
     assert data["changes"][f"{line}:0:2"] == changes(*(test_set.outputs[s][0][line - 1] for s in ("s0", "s2")))
     assert len(data["texts"]) == len(set(data["texts"]))
+    other = replace(test_set, references=([" "] * 30, test_set.references[0]))
+    found = browsable(comparison, other)
+    assert found["segments"].pop(line)[1] == [-1, references[0]], "a reference keeps its number"
+    assert found["changes"] == data["changes"], "compared with an empty line, which is no reference"

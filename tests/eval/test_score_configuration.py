@@ -53,6 +53,7 @@ SET = {"reference": "test.de", "outputs": {"base": "base.txt"}}
         ({"test_sets": {"x": SET | {"outputs": "base.txt"}}}, "base.txt for a run of base and of good"),
         ({"test_sets": {"x": SET | {"reference": "a\0b"}}}, "comparison.yaml: 'a\\x00b' is no path."),
         ({"test_sets": {"x": SET | {"groups": "nowhere"}}}, "/nowhere: No such file or directory. Check"),
+        ({"multi_reference": "median"}, "comparison.yaml: multi_reference median: choose one of mean, max."),
         ({"test_sets": {"x": SET | {"reference": "\ud800"}}}, r"comparison.yaml: '\ud800' is no path."),
         # names
         ({"columns": {"params": {"bass": 1, "base": 2}}}, "comparison.yaml: bass not among the systems."),
@@ -65,7 +66,7 @@ SET = {"reference": "test.de", "outputs": {"base": "base.txt"}}
         ({"test_sets": {"x": {"outputs": "{system}"}}}, "comparison.yaml: test set x: give either reference,"),
         # values that no plan may have
         ({"systems": {"base": "x", "good": "x", "third": "y"}}, "systems x, x, y: give one or more, each with a label"),
-        ({"metrics": ["rouge"]}, "metrics rouge: choose from bleu, chrf, chrf++, ter, bleurt, comet; 1 to 6"),
+        ({"metrics": ["rouge"]}, "metrics rouge: choose from bleu, chrf, chrf++, ter, bleurt, comet, comet-kiwi; 1"),
         # what stands in tables
         ({"systems": {"base": "two\nlines"}}, "'two\\nlines': give visible characters, in one line"),
         ({"columns": {"chrF": {}}}, "column 'chrF': the report has one of this name. Choose another title"),

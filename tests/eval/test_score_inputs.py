@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from posnet_eval.inputs.loading import read_output
+from posnet_eval.inputs.loading import load, read_output
+from posnet_eval.inputs.plan import plan_of_one_test_set
 from posnet_fairseq.shared.errors import UsageError
 from support.made_up import sacrebleu_test_set
 from support.scoring import CONFIG, FILES, SIZE, SYSTEMS, USUAL, configure, refused, report, run, write
@@ -124,6 +125,25 @@ def test_line_counts_differ(data, capsys):
     assert "system other: other.txt has 61 lines, the reference 60; line 61 is" in said
 
 
+def test_a_line_without_a_reference(data, comet_kiwi, capsys, monkeypatch):
+    lines = Path("test.de").read_text().splitlines()
+    write(data / "one.de", [*lines[:6], "", *lines[7:]])
+    write(data / "two.de", ["", *lines[1:6], " ", *lines[7:]])
+    arguments = "--reference", "one.de", "two.de", "--system", "good.txt"
+    said = refused(capsys, *arguments, "--metrics", "bleu")
+    assert "1 line is empty in all references of one, the first is line 7, so this line has no reference. Write" in said
+    alone = "--source", "test.en", "--metrics", "comet-kiwi", "--comet-kiwi-model", str(comet_kiwi), "--cpu"
+    assert "COMETKiwi" in run(capsys, *arguments, *alone).out, "it reads no reference"
+    found = [tuple((data / name).read_text().splitlines()) for name in ("test.en", "one.de", "two.de")]
+    monkeypatch.setattr("posnet_eval.inputs.loading.read_test_set", lambda *_: (found[0], tuple(found[1:])))
+    said = refused(capsys, "-t", "wmt14/full", "-l", "en-de", "--system", "good.txt")
+    assert "1 line is empty in all references of wmt14/full, " in said
+    assert "Give files without such lines by --source and --reference" in said
+    write(data / "two.de", ["", *lines[1:6], " ", *lines[7:-1]])
+    assert "empty in all" not in refused(capsys, *arguments), "these lines need not belong together"
+    assert "BLEU" in run(capsys, "--reference", "one.de", *arguments[3:]).out, "of a single reference it is a reference"
+
+
 def test_missing_systems(data, capsys):
     Path("base.txt").unlink()
     Path("other.txt").unlink()
@@ -195,7 +215,7 @@ def test_mistakes_in_groups(data, capsys, names, expected):
     [
         (("--reference", "test.de"), "error: --system: give systems as NAME=FILE"),
         (("--reference", "test.de", "--system", "x=a", "x=b"), "--system x=a x=b: give systems as NAME=FILE, or"),
-        (SYSTEMS, "test set test: give either --reference, with or without --source, or --test-set, which brings both"),
+        (SYSTEMS, "test set test: give either --reference, --source (alone for comet-kiwi) or both, or --test-set"),
         ((*USUAL, "--baseline", "base", "--baseline2", "base"), "baselines base, base: choose from base, good, other;"),
         (("--config", "x.yaml", "--reference", "a", "--groups", "b", *SYSTEMS, "--json"),
          "--reference, --system, --groups beside --config"),
@@ -245,6 +265,12 @@ def test_text_without_spaces(data, capsys, lines, arguments, expected):
     is_scored = expected.startswith(("case:", "tok:", "asian:", "chrF", "BLEU counts"))
     said = run(capsys, *arguments).out if is_scored else refused(capsys, *arguments)
     assert expected in said
+
+
+def test_the_language_of_a_source_without_references(data):
+    sources = data / "test.en"
+    (found,) = load(plan_of_one_test_set({"a": (data / "good.txt",)}, (), sources, None, None, None))
+    assert found.languages == ("en", "")
 
 
 @pytest.mark.parametrize(

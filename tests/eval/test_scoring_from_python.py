@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from sacrebleu.metrics import BLEU, CHRF, TER
 
 from posnet_eval.api import score
 from posnet_eval.inputs.plan import ROW_COLUMNS
@@ -66,6 +67,27 @@ def test_lines_and_files_give_the_results_of_the_command(capsys):
     assert (said.out, said.err) == ("", "")
 
 
+def test_empty_lines_of_one_of_several_references_are_none():
+    """As None is in sacreBLEU."""
+    gaps = [line if number % 3 else " " for number, line in enumerate(OUTPUTS["other"])]
+    first = ["", *REFERENCE[1:-1], ""]
+    second = [first[0] or OUTPUTS["other"][0], *gaps[1:-1], OUTPUTS["other"][-1]]
+    theirs = [[line if line.strip() else None for line in lines] for lines in (first, second)]
+    result = score(OUTPUTS["good"], [first, second], SOURCE, metrics=["bleu", "chrf", "chrf++", "ter"], resamples=100)
+    (test_set,) = result.test_sets
+    for info, metric in zip(test_set.metrics, (BLEU(), CHRF(), CHRF(word_order=2), TER()), strict=True):
+        expected = metric.corpus_score(OUTPUTS["good"], theirs).score
+        assert test_set.scores["system"][info.name].value == pytest.approx(expected, abs=1e-9)
+        assert info.signature.replace("|bs:100|seed:12345", "") == str(metric.get_signature())
+        assert info.signature.startswith("nrefs:var|")
+    said = [remark.text for remark in test_set.remarks]
+    assert said[:2] == [
+        "2 lines of reference 1 are empty and are not used",
+        "19 lines of reference 2 are empty and are not used",
+    ]
+    assert not any("as long or as short" in text for text in said), "compared with an empty line"
+
+
 def test_rows_are_those_of_the_csv_and_of_a_data_frame():
     pandas = pytest.importorskip("pandas")
     command(*SYSTEMS, "--baseline2", "other")
@@ -91,7 +113,7 @@ LINE = ["eine Zeile"]
         ({"a": [LINE, "x"]}, {}, "hypotheses of 'a': item 1 of (['eine Zeile'], 'x') is no line of text."),
         ({"a": LINE * 2, "b": [LINE, LINE * 3]}, {}, "system b, run 2 has 3 lines, the reference 1; line 2 is"),
         ({"a": Path("nowhere")}, {}, "there is no nowhere. Translate it, or leave it out with skip_missing."),
-        (LINE, {"references": None}, "give either references, with or without sources, or test_set, which brings"),
+        (LINE, {"references": None}, "references, sources (alone for comet-kiwi) or both, or test_set"),
         (LINE, {"references": None, "test_set": "wmt14/full"}, "has no languages (none given). Give language_pair: "),
         (LINE, {"references": ["我们今天读这本书"]}, "Give the pair of languages (language_pair; "),
         (LINE, {"metrics": "comet"}, "COMET reads the source, of which test has none. Give sources."),

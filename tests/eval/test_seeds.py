@@ -45,6 +45,7 @@ def marked(runs, deviation):
     return np.mean(found, axis=0)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("runs", [3, 5])
 @pytest.mark.parametrize(("deviation", "least"), [(0.0, 0.08), (0.6, 0.17)])
 def test_equal_systems_are_marked_as_rarely_as_claimed(runs, deviation, least):

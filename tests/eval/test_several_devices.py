@@ -79,6 +79,12 @@ def test_the_scores_of_one_device_from_both_at_the_same_time(metric, monkeypatch
     assert_same(list(metric.statistics(SEGMENTS)), expected)  # the networks are there for more
 
 
+def test_few_segments_are_shared_too(metric, monkeypatch):
+    use(monkeypatch, 2)
+    assert [len(positions) for positions, _ in metric.statistics(SEGMENTS[:4])] == [2, 2]
+    assert list(metric.statistics([])) == []
+
+
 def test_an_error_on_one_device_is_raised_after_what_came_before_it(metric, monkeypatch):
     use(monkeypatch, 2)
     expected, batches = list(metric.statistics(SEGMENTS)), itertools.count(1)

@@ -61,7 +61,8 @@ TABLE = {
         HONORED: f"{_DECODER[HONORED]} encoder_self_mixer cross_mixer encoder_gate decoder_gate cross_gate "
         "encoder_position_embedding decoder_position_embedding length_ratio encoder_layers encoder_embed_dim "
         "encoder_ffn_embed_dim encoder_attention_heads share_all_embeddings max_source_positions",
-        WITHOUT_EFFECT: f"{_DECODER[WITHOUT_EFFECT]} encoder_layerdrop encoder_embed_path weight_noise weight_noise_on",
+        WITHOUT_EFFECT: f"{_DECODER[WITHOUT_EFFECT]} encoder_layerdrop encoder_embed_path weight_noise weight_noise_on "
+        "subword_dropout freeze",
     },
     MixerLanguageModelConfig: {
         HONORED: f"{_DECODER[HONORED]} tokens_per_sample add_bos_token",

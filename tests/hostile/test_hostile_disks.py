@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from posnet_fairseq.inference import outputs
+from posnet_fairseq.shared import finished_windows
 from posnet_fairseq.shared.errors import UsageError
 from support.hostile import run
 from support.hostile_files import AVERAGE, CORPUS, PRECOMPUTE, SCORE, TRANSLATE, node, translated
@@ -52,7 +52,7 @@ def test_what_is_finished_stays_beside_the_output(folder, monkeypatch, capfd):
     """There is room for all translations, but not twice."""
     translated(folder, monkeypatch, "--output", "expected")
     with monkeypatch.context() as patch:
-        patch.setattr(outputs, "write_lines", refused)
+        patch.setattr(finished_windows, "write_lines", refused)
         assert run(f"{TRANSLATE} --output new", monkeypatch) == 2
     said = capfd.readouterr().err
     assert "the disk is full. All lines are in new.partial, from which the same command goes on." in said

@@ -157,7 +157,9 @@ def world(world, tmp_path_factory):
     (folder / "log").mkdir()
     (folder / "log" / "train.log").write_text(training_log())
     (folder / "groups").write_text("a\n" * len((folder / "text" / "test.yy").read_text().splitlines()))
+    (folder / "terms").write_text("a1\ta2\n")
     (folder / "candidates").write_text("0 ||| a b ||| -0.100000\n0 ||| a c ||| -0.200000\n")
+    (folder / "sources").write_text("a source\n")
     (folder / "codes").write_text("#version: 0.2\na 1\n")
     (folder / "words").mkdir()  # dictionaries without a data card
     for dictionary in (folder / "data").glob("dict.*.txt"):

@@ -24,6 +24,17 @@ OPTIONS = [
     option("--beam 40", "--beam 40: the target dictionary has .. entries. Give less", "more than the vocabulary"),
     option("--sampling --sampling-topk 5 --sampling-topp .5", "--sampling-topk 5 and --sampling-topp 0.5: give one"),
     option("--prefix - --input -", "--prefix - and --input -: standard input can be one of them"),
+    option("--terms - --input -", "--terms - and --input -: standard input can be one of them"),
+    option(
+        "--terms text/test.yy", "--terms text/test.yy, line 1, is '.*'. Give a source term, a tab and a target term"
+    ),
+    option(
+        "--terms terms --score-translations text/test.yy", "--score-translations text/test.yy with --terms: nothing"
+    ),
+    option(
+        "--terms terms --constraints wanted", "--terms with --constraints: both say what a translation must contain"
+    ),
+    option("--constraints wanted --sampling", "--constraints with --sampling: samples are drawn without looking for"),
     Row("texts of a translation model", "posnet-generate model.pt", "a translation model. Give a language model"),
     Row("translations of a language model", "posnet-translate lm/model.pt", "a language model.* for posnet-generate"),
     Row(

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import get_type_hints
 
 import pytest
@@ -15,6 +17,7 @@ from posnet_fairseq.generation import load_language_model
 from posnet_fairseq.inference.model_folder import files_of_data
 from posnet_fairseq.inference.options import LoadOptions, TranslationLoadArguments
 from posnet_fairseq.inference.search.search_settings import SearchArguments, SearchSettings
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.shared.errors import UsageError
 from support import documents
 from support.checkpoints import checkpoint, language_model_checkpoint
@@ -98,6 +101,88 @@ def test_translations(model):
     assert one.score == pytest.approx(found[0][0].score, abs=1e-5)
 
 
+@pytest.mark.parametrize("options", [{}, {"fast": True}, {"dtype": "bf16"}, {"dtype": "int8"}], ids=str)
+@pytest.mark.parametrize("mixers", [{}, {"cross_mixer": "rposnet", "length_ratio": "1.25"}, {"mixer": "shaw"}], ids=str)
+def test_weights_are_those_of_the_search(tmp_path, monkeypatch, options, mixers):
+    """Of every step, layer and head; the translation is found, or given."""
+    seen, step = {}, TokenMixer.step
+
+    def watched(self, query, state, positions=None, rows=None, need_weights=False):
+        mixed, weights = step(self, query, state, positions, rows, need_weights=True)
+        seen.setdefault(self, []).append(weights[0, :, 0].float())
+        return (mixed, weights) if need_weights else mixed
+
+    averaged = checkpoint(tmp_path / "model.pt", **{"mixer": "rposnet", **mixers})
+    model = api.load(averaged, pretokenized=True, **options)
+    model.recorded_search.update(beam=1, max_len_b=9)
+    monkeypatch.setattr(TokenMixer, "step", watched)
+    (best,) = model.translate("w1 w2 w30", nbest=1, attention=True)
+    monkeypatch.undo()
+    own = model.weights("w1 w2 w30")
+    given = model.weights("w1 w2 w30", best.text)
+    assert list(own) == [f"{place}.{layer}" for place in ("encoder", "decoder", "cross") for layer in (1, 2)]
+    tolerance = {"atol": 1e-5 if options.get("dtype") is None else 0.02, "rtol": 0}
+    for name, mixing in own.items():
+        assert (mixing.queries, mixing.keys) == (given[name].queries, given[name].keys)
+        assert torch.equal(mixing.weights, given[name].weights)
+        assert mixing.weights.dtype == torch.float32
+        if mixing.place != "encoder":
+            part = "cross_attn" if mixing.place == "cross" else "self_attn"
+            rows = seen[getattr(model._models[0].decoder.layers[mixing.layer - 1], part)]
+            assert len(rows) == len(best.tokens)
+            for n, row in enumerate(rows):
+                torch.testing.assert_close(mixing.weights[:, n, : row.size(1)], row, **tolerance)
+    assert own["cross.1"].queries == list(best.tokens) == [*own["decoder.1"].keys[1:], best.tokens[-1]]
+    assert own["cross.1"].keys == own["encoder.2"].queries == list(best.source_tokens)
+    torch.testing.assert_close(own["cross.2"].weights.mean(dim=0), best.attention.float(), **tolerance)
+
+
+def test_weights_while_another_thread_translates(tmp_path):
+    model = api.load(checkpoint(tmp_path / "model.pt", "shaw"), pretokenized=True)
+    alone = model.weights("w1 w2", "w3")
+    with ThreadPoolExecutor(1) as pool:
+
+        def others(*_):
+            if threading.current_thread() is threading.main_thread():
+                pool.submit(model.translate, "w7 w8 w9", max_len_b=3).result()
+
+        for layer in model._models[0].decoder.layers:
+            layer.cross_attn.register_forward_pre_hook(others)
+            layer.self_attn.register_forward_pre_hook(others)
+        found = model.weights("w1 w2", "w3")
+    for name, mixing in alone.items():
+        assert torch.equal(mixing.weights, found[name].weights)
+        assert torch.equal(mixing.energies.nan_to_num(9), found[name].energies.nan_to_num(9))
+
+
+def test_weights_of_a_language_model(tmp_path):
+    model = load_language_model(language_model_checkpoint(tmp_path / "lm.pt", "shaw"), pretokenized=True)
+    found = model.weights("w3 w4")
+    assert list(found) == ["decoder.1", "decoder.2"]
+    assert found["decoder.2"].keys == ["</s>", "w3", "w4"]
+    torch.testing.assert_close(found["decoder.2"].weights.sum(dim=2), torch.ones(4, 3))
+    with pytest.raises(UsageError, match=r"^text has 1 token \(its end symbol counted\)\. Give text with words in it"):
+        model.weights(" ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([["w1"]], r"^source is \['w1'\], not text: give a str\."),
+        (["w1", 5], r"^target is 5, not text: give a str\."),
+        (["w1", "\ud800"], r"^target 1 has half of a surrogate pair"),
+        (["", "w1"], r"^source has 1 token \(its end symbol counted\)\. Give text with words in it, and 24 tokens"),
+        (["w1", "w1 " * 300], r"^target has 301 tokens"),
+    ],
+)
+def test_weights_of_no_pair_of_texts(path, arguments, says):
+    model = api.load(path, pretokenized=True)
+    with pytest.raises(UsageError, match=says):
+        model.weights(*arguments)
+    with pytest.raises(UsageError, match=r"^weights are those of one model"):
+        api.load([path, path]).weights("w1")
+
+
 def test_a_translation_begins_as_it_must(model):
     lines, prefixes = ["w1 w2 w3 w10", "w1", "w11 w12"], ["w12 w10", "", "w1"]
     free = model.translate(lines, beam=2, max_len_b=9)
@@ -109,6 +194,55 @@ def test_a_translation_begins_as_it_must(model):
     assert model.translate(lines[0], beam=2, max_len_b=9, prefix=prefixes[0]) == found[0]
     of_all = model.translate(lines, beam=2, max_len_b=9, prefix="w12")
     assert of_all == model.translate(lines, beam=2, max_len_b=9, prefix=["w12"] * 3)
+
+
+def test_a_translation_contains_the_terms_of_its_line(model):
+    lines, search = ["w1 w2 w3 w10", "", "w1", "w11 w12 w11"], {"beam": 3, "max_len_b": 9}
+    terms = {"w2 w3": "w12", "w11": "Eine", "w2": "w10", "w9": "w1"}
+    free = model.translate(lines, **search)
+    found = model.translate(lines, terms=terms, nbest=3, **search)
+    assert ["w12" in one.text.split() for one in found[0]] == [True] * len(found[0])
+    assert [one.text.split().count("Eine") for one in found[3]] == [2] * len(found[3])
+    assert {one.unmet for several in found for one in several} == {()}
+    assert (found[1][0].text, found[2][0].text) == (free[1], free[2])
+    assert model.translate(lines, terms={"w9": "w1"}, **search) == free
+    assert model.translate(lines, nbest=1, **search)[0][0].unmet is None
+    wanted = [["w12"], [], [], ["Eine", "Eine"]]
+    assert model.translate(lines, constraints=wanted, nbest=3, **search) == found
+    assert model.translate(lines[0], constraints=["w12"], **search) == found[0][0].text
+    (short,) = model.translate(lines[3], terms=terms, nbest=1, beam=3, max_len_b=5)  # 4 subwords each
+    assert short.unmet == ("Eine",)
+    assert short.to_dict()["unmet"] == ("Eine",)
+    begun = model.translate(lines, terms=terms, prefix="w1 Eine", **search)
+    assert begun[0].startswith("w1 Eine ")
+    assert "w12" in begun[0].split()
+    sentences = model.translate("W2. W1 w2 w3. W11 w11.", terms=terms, split_sentences=True, **search)
+    assert {"w12", "Eine"} <= set(sentences.split())
+    assert sentences.split().count("w12") >= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            {"terms": {"w1": "☃ w1"}},
+            "the model's vocabulary lacks a part of '☃ w1', which translations must contain. L",
+        ),
+        ({"terms": ["w1"]}, r"terms \['w1'\]: give a dict with a target term, a str, for each source term"),
+        ({"terms": {"w1": "w2"}, "constraints": ["w3"]}, "terms with constraints: both say what a translation must"),
+        ({"terms": {"w1": "w2"}, "sampling": True}, "terms with sampling: samples are drawn without looking for"),
+        ({"constraints": ["w1"], "no_repeat_ngram_size": 2}, "constraints with no_repeat_ngram_size: terms may need"),
+        ({"constraints": "w1"}, "constraints 'w1': give a list of texts for a line, and for several lines a list of"),
+        ({"constraints": [2]}, "constraint 1 is 2, not text"),
+        ({"constraints": [["w1"]]}, r"constraint 1 is \['w1'\], not text"),
+        ({"lines": ["w1", "w2"], "constraints": [["w1"]]}, "constraints: 1 list for 2 lines. Give one for each"),
+        ({"lines": ["w1"], "constraints": ["w1"]}, r"constraints \['w1'\]: give a list of texts for a line"),
+        ({"constraints": ["w1"], "split_sentences": True}, "split_sentences with constraints: a line has several"),
+    ],
+)
+def test_errors_of_terms_are_one_sentence(model, arguments, sentence):
+    with pytest.raises(UsageError, match=f"^{sentence}"):
+        model.translate(**{"lines": "w1 w2", **arguments})
 
 
 def test_settings_are_arguments():

@@ -3,15 +3,17 @@
 import pytest
 from fairseq.data.data_utils import load_indexed_dataset
 
+import posnet_fairseq as posnet
 from posnet_data_prep.prepare import main as prepare
-from posnet_fairseq.cli import average, export, precompute, translate
+from posnet_fairseq.cli import average, export, plot, precompute, translate
 from posnet_fairseq.inference import translating
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
+from posnet_fairseq.plots import of_model
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
-from posnet_fairseq.text.pipeline import pipeline_of
-from support import archives
+from posnet_fairseq.text.pipeline import choose_pipeline, pipeline_of
+from support import archives, commands
 from support.building import model_options
 from support.checkpoints import saved
 
@@ -119,6 +121,86 @@ def test_codes_that_are_given_go_with_the_words_of_the_models_languages(tmp_path
 def test_a_card_of_other_languages_is_refused(data, languages):
     with pytest.raises(UsageError, match="says how en and de are split into tokens, and the model"):
         pipeline_of(data[0], languages)
+
+
+def test_a_language_of_several_is_chosen(tmp_path, capsys, monkeypatch):
+    """By posnet-translate and in Python, of a checkpoint and a model folder; where it is missing, or there is none."""
+    files = []
+    for target in ("de", "fr"):
+        for side, lines_of_side in zip(
+            ("en", target), zip(*archives.sentences("en", "de", 60, 1), strict=True), strict=True
+        ):
+            files.append(tmp_path / f"{target}.{side}")
+            files[-1].write_text("".join(f"{line}\n" for line in lines_of_side))
+    made = {}
+    for name, arguments in (("one", ["--train", *files[:2]]), ("several", ["--tag-target", "--train", *files])):
+        made[name] = tmp_path / name
+        prepare(
+            ["corpus", *map(str, arguments), "--valid-every", "9", "--pieces", "90", "--max-ratio", "9"]
+            + ["--workers", "1", "--out", str(made[name])]
+        )
+    one = model(tmp_path / "one.pt", made["one"], ("en", "de"))
+    path = model(tmp_path / "several.pt", made["several"], ("en", "de+fr"))
+    export.main([str(path), "--out", str(tmp_path / "folder")])
+    text, out = tmp_path / "text", tmp_path / "out"
+    text.write_text("The cat sleeps\n\n")
+
+    def translated(checkpoint, *more):
+        translate.main(
+            [*map(str, (checkpoint, "--input", text, "--output", out)), "--max-len-b", "9", "--per-token", *more]
+        )
+        return lines(out)
+
+    found = {language: translated(path, "--to", language) for language in ("de", "fr")}
+    assert found["de"] != found["fr"]
+    for place in (path, tmp_path / "folder"):
+        loaded = posnet.load(place)
+        for language, expected in found.items():
+            best = loaded.translate("The cat sleeps", nbest=1, max_len_b=9, to=language)[0]
+            assert best.source_tokens[0] == best.tag == f"<2{language}>"
+            assert best.source_words == ("The", "cat", "sleeps")
+            assert expected == translated(place, "--to", language)
+            assert expected[0].startswith(f"{best.text} ||| ")
+            assert loaded.score("The cat sleeps", best.text, to=language).source_tokens == best.source_tokens
+            assert loaded.weights("The cat sleeps", best.text, to=language)["cross.1"].keys[0] == f"<2{language}>"
+        for language, said in (
+            (None, "^the model translates into de or fr"),
+            ("nl", "^to='nl': the model translates into"),
+            (["de"], r"^to \['de'\]: give a language, such as 'de'"),
+        ):
+            for use in (loaded.translate, loaded.weights):
+                with pytest.raises(UsageError, match=said):
+                    use("The cat sleeps", to=language)
+    assert (
+        "posnet.load('folder').translate(\"A line of text.\", to='de')" in (tmp_path / "folder/README.md").read_text()
+    )
+    with pytest.raises(UsageError, match=r"^to='de': there is no language to choose: the model translates into one"):
+        posnet.load(one).translate("The cat sleeps", to="de")
+    with pytest.raises(UsageError, match="the model translates into de or fr: only posnet-translate and posnet-plot"):
+        pipeline_of(made["several"], ("en", "de+fr")).encode("The cat sleeps")
+    drawn = []
+    monkeypatch.setattr(of_model, "draw", lambda what, mixings, out, title, report: drawn.append((mixings, title)))
+    plot.main(["weights", "--sentence", "The cat sleeps", str(path), "--to", "fr", "--out", str(tmp_path / "figures")])
+    assert "<2fr>" in repr(drawn)
+    assert "| translates into | de, fr |" in (tmp_path / "folder/README.md").read_text()
+    export.main([str(path), "--pretokenized", "--out", str(tmp_path / "tokens")])
+    assert "to=" not in (tmp_path / "tokens/README.md").read_text()
+    capsys.readouterr()
+    words = ("weights", str(path), "--to", "fr")
+    assert "--to fr chooses the language of a translation" in commands.refused(capsys, plot.main, *words)
+    pieces = {"sentencepiece_model": made["several"] / "sentencepiece.model"}
+    assert choose_pipeline(made["several"], ("en", "de+fr"), **pieces).tags
+    with pytest.raises(UsageError, match=r"the model from en to de\+fr has tags of languages"):
+        choose_pipeline(tmp_path, ("en", "de+fr"), **pieces)
+    with pytest.raises(UsageError, match="has tags for translations from en, not from de"):
+        pipeline_of(made["several"], ("de+fr", "en"))
+    capsys.readouterr()
+    for more, said in (
+        ((), "the model translates into de or fr. Choose one by --to"),
+        (("--to", "fr", "--pretokenized"), "--to fr: there is no language to choose: the text is split into tokens"),
+    ):
+        words = (path, "--input", text, *more)
+        assert said in commands.refused(capsys, translate.main, *map(str, words))
 
 
 def test_lost_symbols_are_noted(tmp_path, capsys):

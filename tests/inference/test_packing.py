@@ -124,6 +124,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.quick_cases(8)
 @pytest.mark.parametrize(("mixer", "options"), [(name, {}) for name in mixer_names()] + OTHERS, ids=str)
 def test_packed_models_compute_the_same(mixer, options):
     model = build_model(mixer, **options)

@@ -6,10 +6,11 @@ import re
 import pytest
 
 from posnet_fairseq.cli import export, translate
-from posnet_fairseq.inference import outputs, translating
-from posnet_fairseq.inference.outputs import FinishedWindows
+from posnet_fairseq.inference import translating
 from posnet_fairseq.inference.translator import Translator
+from posnet_fairseq.shared import finished_windows
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.finished_windows import FinishedWindows
 from support.checkpoints import checkpoint
 
 WINDOWS = 4  # of the text, of two lines each, in one batch each
@@ -101,7 +102,7 @@ def test_interrupted_before_the_output_is_written(run, whole, tmp_path, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(outputs, "write_lines", interrupt)
+        patch.setattr(finished_windows, "write_lines", interrupt)
         run(code=130)
     said = run(batches=0)
     assert "8 lines were translated before" in said
@@ -147,6 +148,7 @@ def test_lines_that_have_changed_are_translated_anew(run, tmp_path, line, kept):
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines))
     said = run("--resume")
     assert (f"{kept} lines were translated before" in said) == (kept > 0)
+    assert (f"the text has changed, so {4 - kept} lines are replaced" in said) == (kept < 4)
     found = (tmp_path / "out").read_bytes()
     run()
     assert (tmp_path / "out").read_bytes() == found
@@ -181,7 +183,7 @@ def test_what_another_command_keeps_is_no_output(run, whole, tmp_path):
 def test_commands_that_run_at_once_delete_nothing_of_each_other(tmp_path, first):
     """One writes to what the other keeps its lines in."""
     text = ["line"], None
-    running = {name: FinishedWindows(str(tmp_path / name), {}, False) for name in ("out", "out.partial")}
+    running = {name: FinishedWindows(str(tmp_path / name), {}, False, print) for name in ("out", "out.partial")}
     short, long = running.values()
     if first == "short":
         short.add(text, ["short"])
@@ -206,7 +208,7 @@ def test_cut_anywhere_the_whole_windows_stay(tmp_path):
     texts = [([f"line {number}"], None) for number in range(3)]
 
     def finished(place):
-        return FinishedWindows(str(place), {"beam": 5}, resume=True)
+        return FinishedWindows(str(place), {"beam": 5}, resume=True, say=print)
 
     whole = finished(tmp_path / "whole")
     for number, each in enumerate(texts):
@@ -238,9 +240,9 @@ def test_cut_anywhere_the_whole_windows_stay(tmp_path):
 
 
 def test_no_two_processes_write_the_same(tmp_path):
-    first = FinishedWindows(str(tmp_path / "out"), {}, resume=False)
+    first = FinishedWindows(str(tmp_path / "out"), {}, resume=False, say=print)
     with pytest.raises(UsageError, match=r"out\.partial: another process writes to it\. Wait, or give another output"):
-        FinishedWindows(str(tmp_path / "out"), {}, resume=False)
+        FinishedWindows(str(tmp_path / "out"), {}, resume=False, say=print)
     first.close()
     assert not (tmp_path / "out.partial").exists()
 

@@ -1,6 +1,7 @@
 """The options of the search in posnet-translate, the lines that it reads and prints, and batches of them."""
 
 import gzip
+import json
 import os
 import pickle
 import random
@@ -247,6 +248,24 @@ def test_a_text_begins_all_translations(translated, tmp_path, monkeypatch, capsy
     found = translated("--prefix", "w7 w8")
     assert "--prefix: there is no file w7 w8, so every translation begins with this text" in capsys.readouterr().err
     assert [line.startswith("w7 w8 ") for line in found] == [True, False, True, True]  # one line is blank
+
+
+def test_translations_contain_terms(translated, tmp_path, capsys):
+    (tmp_path / "terms").write_text("w2 w3\tw7\nw3\tw9\nw5\tw8 w7\n")
+    (tmp_path / "wanted").write_text("w7\nw9\n\nw8 w7\n")
+    usual = translated("--nbest", "2", "--json")
+    capsys.readouterr()
+    found = translated("--nbest", "2", "--json", "--terms", str(tmp_path / "terms"), "--processes", "2")
+    assert "posnet-translate: 0 of 2 terms not met\n" in capsys.readouterr().err
+    numbered = [json.loads(line) for line in found]
+    assert {each["line"]: each["unmet"] for each in numbered} == {line: [] for line in range(4)}
+    assert all("w7" in each["words"] for each in numbered if each["line"] == 0)
+    assert all("w8 w7" in each["text"] for each in numbered if each["line"] == 3)
+    free = [each["text"] for each in map(json.loads, usual) if each["line"] in (1, 2)]
+    assert free == [each["text"] for each in numbered if each["line"] in (1, 2)]
+    same = translated("--nbest", "2", "--json", "--constraints", str(tmp_path / "wanted"))
+    assert "1 of 3 constraints not met" in capsys.readouterr().err  # that of the blank line
+    assert [each["text"] for each in map(json.loads, same)] == [each["text"] for each in numbered]
 
 
 def test_settings_reach_the_search(translated):

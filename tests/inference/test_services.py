@@ -107,6 +107,7 @@ print(torch.get_num_threads())
 """
 
 
+@pytest.mark.thorough  # forks that compute are quick in tests/shared/test_processes.py
 def test_a_model_that_was_loaded_before_a_fork_translates_in_the_children(small_model):
     assert run(FORK, str(small_model)) == ["0", "0", "2"]
 

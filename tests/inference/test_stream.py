@@ -112,6 +112,15 @@ def test_lines_in_front_of_one_that_is_refused_begin_with_the_prefix(begin):
     assert (text.split()[0], code) == ("w9", 2)
 
 
+def test_terms_of_lines_in_front_of_one_that_is_refused(begin, expected, tmp_path, capfd):
+    (tmp_path / "terms").write_text("w7 w8\tw1\n")
+    stream = begin("--terms", str(tmp_path / "terms"))
+    stream.write("w6 w7 w8\nw5\n" + "w1 " * 200 + "\n")
+    text, code = stream.end()
+    lines = text.split("\n")
+    assert ("w1" in lines[0].split(), lines[1], code) == (True, expected[1], 2)
+
+
 def test_nobody_reads(begin):
     stream = begin()
     stream.write("w5\n")
@@ -136,6 +145,7 @@ def test_standard_streams(small_model, monkeypatch, tmp_path, expected, capfd):
     [
         (["--output", "file"], "--output file: --stream writes to pipes, line by line. Leave it out"),
         (["--prefix", "./file"], "--prefix ./file with --stream: leave one of the two out"),
+        (["--constraints", "file"], "--constraints file with --stream: leave one of the two out"),
         (["--processes", "2"], "--processes 2 with --stream: leave one of the two out"),
         (["--input", "none"], "none: No such file or directory. Check the path"),
     ],

@@ -1,5 +1,7 @@
 """Words of subwords: their scores, and what they are aligned to."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -55,6 +57,16 @@ def test_scores_and_alignments_of_words(tokens, source):
     torch.testing.assert_close(found.word_attention, torch.tensor([[0.4, 1.4 / 3], [0.2, 0.7]]))
     assert found.alignment == ((2, 0), (0, 1), (0, 2), (1, 3))
     assert found.word_alignment == ((0, 0), (1, 1))
+
+
+def test_a_tag_is_no_word():
+    """Nor is anything aligned to it: what has its largest weight there goes to the next one."""
+    found = replace(translation("▁W or t ▁b", "<2de> ▁x y"), tag="<2de>", alignment=token_alignment(ATTENTION, first=1))
+    assert found.source_words == ("xy",)
+    torch.testing.assert_close(found.word_attention, torch.tensor([[1.4 / 3], [0.7]]))
+    assert found.alignment == ((2, 0), (2, 1), (1, 2), (1, 3))
+    assert found.word_alignment == ((0, 0), (0, 1))
+    assert token_alignment(ATTENTION[:, :2], first=1) == ()
 
 
 def test_nothing_is_aligned_without_weights_or_words():

@@ -7,9 +7,9 @@ from posnet_fairseq import api
 from posnet_fairseq.cli import average, export
 from posnet_fairseq.costs import counting
 from posnet_fairseq.inference import checkpoints
+from posnet_fairseq.inference.inspection import observe
 from posnet_fairseq.inference.precision import prepare_for_inference
 from posnet_fairseq.inference.stored_energies import mixers_with_energies, precompute
-from posnet_fairseq.plots.inspection import observe
 from posnet_fairseq.shared.errors import UsageError
 from support import laws
 from support.building import build_language_model, build_model, model_options, pad, sentences

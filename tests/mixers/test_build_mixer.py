@@ -34,6 +34,7 @@ def batch(place):
     return x, memory if place == "cross" else None, mask
 
 
+@pytest.mark.quick_cases(10)
 @pytest.mark.parametrize(("name", "place"), IN_PLACES)
 def test_it_learns_in_a_plain_training_loop(name, place):
     """Copying the third token to all positions, or its like in the memory, cannot be learned without mixing."""

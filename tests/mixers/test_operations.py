@@ -48,6 +48,7 @@ def test_value_of_a_formula():
     assert value("0.75K̂ND + 4N²D - ND + NE", 7, 5, 2, 3) == 0.75 * 5 * 7 * 5 + 4 * 49 * 5 - 35 + 21
 
 
+@pytest.mark.quick_cases(10)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("name", [name for name in mixer_names() if get_mixer(name).operations_formula])
 def test_formulas_are_those_of_the_products(name, size):

@@ -11,10 +11,11 @@ import torch
 from matplotlib import pyplot
 from PIL import Image
 
+import posnet_fairseq as posnet
 from posnet_eval.report.publish import as_json
 from posnet_fairseq.cli.plot import main
+from posnet_fairseq.inference.inspection import Mixing
 from posnet_fairseq.plots import curves, matrices, of_model, score_pictures, style
-from posnet_fairseq.plots.inspection import Mixing
 from support import made_up
 from support.checkpoints import checkpoint, language_model_checkpoint
 from support.commands import fails
@@ -97,6 +98,33 @@ def test_static_weights_need_no_sentence_and_no_data(capsys, tmp_path, drawn):
     assert set(encoder["shown"]) == {"mixing weights α", "energies before the softmax"}, "gates need tokens"
 
 
+def test_weights_as_numbers(capsys, tmp_path, drawn):
+    """The file has the weights that Python returns, with token names, for all layers that have weights."""
+    mixers = {"encoder_self_mixer": "fouriernet,mamba2,shaw", "decoder_self_mixer": "ssru,rposnet,attention"}
+    model = checkpoint(tmp_path / "model" / "model.pt", **mixers, encoder_layers=3, decoder_layers=3)
+    sentence = "--sentence", "w3 </script> w5", "--pretokenized"
+    said = plot(capsys, "weights", model, *sentence, "--npz", tmp_path / "a")
+    assert "without weights, and left out: encoder.1 (fouriernet), encoder.2 (mamba2), decoder.1 (ssru)" in said
+    assert not drawn
+    loaded = posnet.load(model, pretokenized=True)
+    with np.load(tmp_path / "a") as found:  # which refuses pickles
+        tokens = {name: found[name].tolist() for name in found if name.endswith(("queries", "keys"))}
+        expected = loaded.weights("w3 </script> w5", " ".join(tokens["cross.queries"][:-1]))
+        assert set(found) - set(tokens) == {name for name, each in expected.items() if each.weights is not None}
+        for name, each in expected.items():
+            place = name.partition(".")[0]
+            assert tokens[f"{place}.queries"] == each.queries
+            assert tokens[f"{place}.keys"] == each.keys
+            if each.weights is not None:
+                assert found[name].shape == (4, len(each.queries), len(each.keys))
+                assert found[name] == pytest.approx(each.weights.numpy(), abs=1e-6)
+    assert tokens["encoder.keys"] == ["w3", "<unk>", "w5", "</s>"]
+    with pytest.raises(SystemExit):
+        main(["weights", str(model), "--npz", "a", "--out", "b"])
+    assert "argument --out: not allowed with argument --npz" in capsys.readouterr().err
+    assert fails(capsys, main, "weights", model, *sentence, "--npz", model).count("which would be lost") == 1
+
+
 def test_gates_of_a_sentence(capsys, tmp_path, drawn):
     model = checkpoint(tmp_path / "model" / "model.pt", "rposnet", **SMALL)
     plot(capsys, "gates", model, "--sentence", "w3 w4", "--pretokenized", "--out", tmp_path / "f")
@@ -129,7 +157,7 @@ def test_language_models(capsys, tmp_path, drawn):
 def test_what_has_no_weights_is_left_out(capsys, tmp_path, drawn):
     model = checkpoint(tmp_path / "model" / "model.pt", "fouriernet", **SMALL)
     said = plot(capsys, "weights", model, "--sentence", "w3", "--pretokenized", "--out", tmp_path / "f")
-    assert "fouriernet has no weights and is left out" in said
+    assert "without weights, and left out: encoder.1 (fouriernet)" in said
     assert drawn
     assert not [name for name in drawn if "encoder" in name]
 
@@ -138,7 +166,7 @@ def test_what_has_no_weights_is_left_out(capsys, tmp_path, drawn):
     ("arguments", "sentence"),
     [
         (["weights"], "no weights that are independent of tokens. Give a sentence of the source language"),
-        (["weights", "--sentence", "  "], "--sentence has 1 tokens (its end symbol counted). Give one of the"),
+        (["weights", "--sentence", "  "], "--sentence has 1 token (its end symbol counted). Give text with words"),
         (["gates", "--sentence", "w3"], "no mixer of this model (shaw, attention) has weights and a gate"),
     ],
 )
@@ -252,8 +280,9 @@ def test_long_chinese_sentences_and_many_heads(tmp_path):
     tokens = [f"第{index}$个" for index in range(100)]
     ones = torch.rand(4, 100, 100)
     mixing = Mixing(
-        place="cross", layer=1, mixer="attention", queries=tokens, keys=tokens, weights=ones, energies=None, added=None,
-        reach=None, at=torch.arange(100), query_gates=None, token_gates=None,
+        place="cross", layer=1, mixer="attention", queries=tokens, keys=tokens, weights=ones,
+        hidden=ones[0] > 1, energies=None, added=None, reach=None, at=torch.arange(100), query_gates=None,
+        token_gates=None,
     )  # fmt: skip
     style.save(matrices.of_heads(mixing, ones, "mixing weights α"), tmp_path / "figure")
     svg = (tmp_path / "figure.svg").read_text()

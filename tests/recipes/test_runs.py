@@ -106,6 +106,7 @@ def test_every_stage_leaves_a_log_and_a_record(one):
     settings = record(one, "train")["settings"]
     assert (settings["--seed"], settings["--updates"], settings["--lr"]) == (1, 8, "2e-3")
     assert record(one, "translate")["attempts"][-1]["result"]["sentences_per_second"] > 0
+    assert record(one, "score")["attempts"][-1]["result"] == {"remarks_left": 0}
     assert len((one / "test.yy").read_text().splitlines()) == 61
 
 
@@ -150,11 +151,15 @@ def test_a_finished_run_is_left_alone_also_in_another_folder_with_moved_data(wor
     shutil.copytree(world / "tiny corpus", world / "moved" / "tiny corpus")
     run = run_of(world, "moved runs")
     shutil.copytree(one, run, copy_function=shutil.copy2)
+    score = record(run, "score")
+    score["attempts"][-1]["result"]["remarks_left"] = 3
+    (run / "score.json").write_text(json.dumps(score))
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.name != ".lock"}
     output = finish(start(world, "moved runs", data=str(world / "moved" / "tiny corpus")))
     for stage in ("train", "average", "precompute", "translate", "score"):
         assert f"rposnet_tiny_s1: {stage} is done" in output
     assert "\ntest, xx-yy, 61 lines" in output
+    assert output.splitlines()[-1].startswith(f"report: {run}/report/report.html has 3 more remarks and the signatures")
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.name != ".lock"} == before
 
 

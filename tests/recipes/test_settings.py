@@ -59,6 +59,9 @@ def test_mixers_of_places_are_options_of_the_training_and_name_the_run(folder):
     chosen = ["--encoder-self-mixer", "lightconv,lightconv,attention", "--cross-mixer", "rposnet"]
     assert found.model_options == chosen
     assert options_of(found, TranslationData("en", "de", "key"))[-4:] == chosen
+    with pytest.raises(UsageError, match=r"--stop-on bleu: BLEU needs different tokenizers for zh\+en"):
+        options_of(read("--stop-on", "bleu"), TranslationData("de", "zh+en", "key"))
+    assert "bleu" in options_of(read("--stop-on", "bleu"), TranslationData("en", "de+fr", "key"))
     assert read("--name", "mine", "--decoder-self-mixer", "shaw").system == "mine"
     (folder / "run.yaml").write_text("encoder-self-mixer: [shaw, rope]\n")
     assert read("--config", "run.yaml").encoder_self_mixer == "shaw,rope"
@@ -154,6 +157,7 @@ def test_values(parse, good, bad):
         (["wmt14.en-de", "--updates", "5"], "--average 7: 5 .* Set a smaller --average or --interval"),
         (["wmt14.en-de", "--max-len-b", "0"], "--max-len-b 0: give a whole number, 1 to"),
         (["multi30k.en-de", "--patience", "2"], "--patience 2: .* 10 in all, .* for 9 validations at least"),
+        (["multi30k.en-de", "--stop-on", "blue"], "--stop-on blue: choose one of bleu. Did you mean bleu?"),
         (["wmt14.en-de", "--options=--x 'a b'"], "quotes are not understood there"),
         (["wmt14.en-de", "--cross-mixer", "shaw", "--options=--x --cross-mixer=irpe"], "--options has it, too"),
         (["wmt14.en-de", "--encoder-self-mixer", "shaw,roep"], "--encoder-self-mixer roep: .* Did you mean rope?"),

@@ -218,6 +218,20 @@ def test_translations_in_lower_case_are_scored_so(shown, tmp_path):
     assert "--lowercase" not in shown("corpus", "score", "--data", "cased")
 
 
+def test_test_sets_of_several_directions(shown, tmp_path):
+    """Each is translated into its language, and scored as that."""
+    content = {"source_lang": "en", "target_lang": "de+fr", "tags": {"de": "<2de>", "fr": "<2fr>"}, "words": {}}
+    (tmp_path / "data").mkdir()
+    sets = {"sentences": {"train": 9, "test": 1, "test1": 1}, "test_sets": {"test": "en-fr", "test1": "en-de"}}
+    (card(tmp_path / "data/several", **content, **sets) / "test.en").touch()
+    said = shown("corpus", "translate", "score", "--data", "data/several").splitlines()
+    for name, target in (("test", "fr"), ("test1", "de")):
+        (translation,) = (line for line in said if f"several/{name}.en --output " in line)
+        assert translation.endswith(f" --to {target}")
+        (score,) = (line for line in said if f"--reference data/several/{name}.de+fr " in line)
+        assert f" --language-pair en-{target} " in score
+
+
 def test_missing_test_set_is_noticed_before_the_training(shown, tmp_path):
     card(tmp_path / "data")
     said = shown("corpus", "--data", "data", code=2)

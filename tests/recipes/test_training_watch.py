@@ -12,7 +12,15 @@ import torch
 from posnet_fairseq.inference.averaging import SavedCheckpoint, choose
 from posnet_fairseq.runs import before_training
 from posnet_fairseq.runs.before_training import repair
-from posnet_fairseq.runs.training import COPIES, best_validation, most_kept, records, remove_old, since_the_beginning
+from posnet_fairseq.runs.training import (
+    BLEU,
+    COPIES,
+    best_validation,
+    most_kept,
+    records,
+    remove_old,
+    since_the_beginning,
+)
 from posnet_fairseq.shared.errors import UsageError
 from support.checkpoints import checkpoint
 from support.damaged import zeros
@@ -59,6 +67,17 @@ def test_of_a_log_that_was_lost_nothing_is_concluded(tmp_path):
     log.write_text("".join(VALID.format(9 - number, number) for number in range(5, 9)))  # begun anew
     remove_old(tmp_path, log, 2)
     assert sorted(path.stem[-1] for path in tmp_path.glob("*.pt")) == ["1", "2", "3", "4", "7", "8"]
+
+
+def test_the_best_by_bleu_and_those_that_follow_stay(tmp_path):
+    log = tmp_path / "train.log"
+    lines = []
+    for number, bleu in enumerate((1.5, 9.5, 3.0, 9.5, 2.0), 1):
+        (tmp_path / f"checkpoint_1_{number}.pt").touch()
+        lines.append(VALID.format(9 - number, number).replace('"valid_ppl', f'"valid_bleu": "{bleu}", "valid_ppl'))
+    log.write_text("".join(lines))
+    remove_old(tmp_path, log, 1, BLEU)
+    assert sorted(path.stem[-1] for path in tmp_path.glob("*.pt")) == ["2", "5"]
 
 
 def test_disk_that_is_too_small_is_refused(tmp_path, monkeypatch):
@@ -161,3 +180,15 @@ def test_a_validation_that_diverged_is_never_the_best(tmp_path):
 )
 def test_what_became_of_the_perplexity_of_a_fine_tuning(perplexities, sentence):
     assert re.search(sentence, since_the_beginning(perplexities))
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        ({0: 9.0, 2: 8.0, 4: 9.5, 6: 9.5}, "BLEU was 9.00 at the beginning, and 9.50 at best, after 4 updates"),
+        ({0: 9.0, 2: 8.5, 4: 8.75}, "made the model worse: its validation BLEU was 9.00 .* since then 8.75 at best"),
+        ({0: 0.0, 2: 0.0}, "^the validation BLEU was 0.00 at the beginning, and has not become better since$"),
+    ],
+)
+def test_what_became_of_the_bleu_of_a_fine_tuning(found, sentence):
+    assert re.search(sentence, since_the_beginning(found, BLEU))

@@ -118,6 +118,7 @@ def test_dry_run_writes_nothing(search, tmp_path, monkeypatch):
     ("given", "sentence"),
     [
         ({"dropouts": "0.1 1"}, "--dropouts 1: give a number from 0 to below 1, such as 0.1."),
+        ({"stop_on": "bleu"}, "--stop-on bleu: a search compares perplexities. Leave it out."),
         ({"lr": "1e-3"}, "--lr 1e-3: a search tries several rates. Give them with --lrs."),
         ({"options": "--dropout=0.3"}, "rposnet: its options have --dropout, which the search chooses."),
         ({"mixers": ""}, "give one file of systems"),

@@ -9,11 +9,13 @@ from unittest import mock
 
 import torch
 
+from posnet_fairseq.inference.inspection import of_texts
 from posnet_fairseq.inference.search import beam
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.stored_energies import precompute
-from posnet_fairseq.plots.inspection import observe
+from posnet_fairseq.text.dictionary import Vocabulary
+from posnet_fairseq.text.pipeline import TextPipeline
 from support.building import build_case, build_language_model, pad, sentences
 from support.laws import decode
 from support.searching import DICTIONARY, assert_same
@@ -159,12 +161,10 @@ def a_language_model_waits_only_in_steps(gpu, mixer):
 
 def what_is_plotted_is_that_of_a_cpu(gpu, case):
     model = build_case(case, **ONE_LAYER)
-    source, target = sentences(8, 6)
-    columns, rows = [f"s{i}" for i in range(8)], [f"t{i}" for i in range(6)]
-    names = {"encoder": (columns, columns), "decoder": (rows, rows), "cross": (rows, columns)}
-    observed = observe(moved(model, gpu), source.to(gpu.device), target.to(gpu.device), names)
-    for found, expected in zip(observed, observe(model, source, target, names), strict=True):
-        for name in ("weights", "energies", "added", "at", "query_gates", "token_gates"):
+    texts = Vocabulary("", "", DICTIONARY, DICTIONARY), TextPipeline(), "w1 w2 w3 w4 w5 w6 w7", "w8 w3 w4 w5 w6"
+    observed, _ = of_texts(moved(model, gpu), *texts, SearchSettings())
+    for found, expected in zip(observed, of_texts(model, *texts, SearchSettings())[0], strict=True):
+        for name in ("weights", "hidden", "energies", "added", "at", "query_gates", "token_gates"):
             result, wanted = getattr(found, name), getattr(expected, name)
             assert (result is None) == (wanted is None)
             if wanted is not None:

@@ -41,6 +41,7 @@ PATHS = {
     "checkpoints": Given(CHECKPOINT, "model.pt"),
     "codes": Given(FILE, "codes"),
     "config": Given(TEXT, "comparison.yaml"),
+    "constraints": Given(TEXT, "data/test.bpe.yy"),
     "data": Given(FOLDER, "data"),
     "downloads": Given(DOWNLOADS, "downloads"),
     "file": Given(TEXT, "text/test.xx"),
@@ -65,6 +66,7 @@ PATHS = {
     "source": Given(TEXT, "text/test.xx"),
     "system": Given(TEXT, "text/test.xx"),
     "target": Given(FILE, "text/train.yy"),
+    "terms": Given(TEXT, "terms"),
     "test": Given(FILE, "text/test.xx"),
     "train": Given(FILE, "text/train.xx"),
     "valid": Given(FILE, "text/valid.xx"),
@@ -115,12 +117,16 @@ COMMANDS = [
     Command("posnet-precompute {checkpoint} --out {out} --max-length 32 --data {data}", out=NEW),
     *(Command(f"{_TRANSLATE} --data {{data}} {option}", **_WITHOUT_CARD) for option in _SUBWORDS),
     Command(f"{_TRANSLATE} --data {{data}} --pretokenized --max-len-b 30 --prefix {{prefix}}"),
+    Command(f"{_TRANSLATE} --data {{data}} --pretokenized --constraints {{constraints}}"),
+    Command(f"{_TRANSLATE} --data {{data}} --pretokenized --terms {{terms}}"),
     Command(
         "posnet-translate {checkpoint} --input {input} --output {output} --pretokenized --score-translations {scored}",
         quick=False,
     ),
     Command(f"{_TRANSLATE} --data {{data}} --shortlist {{shortlist}}"),
-    Command("posnet-rerank {candidates} --utility bleu --output {output}"),
+    Command(
+        "posnet-rerank {candidates} --source {source} --utility bleu --output {output}", source=Given(TEXT, "sources")
+    ),
     Command(
         "posnet-export {checkpoint} --out {out} --shortlist-from {data}", quick=False, out=Given(NEW_FOLDER, "model")
     ),
@@ -137,6 +143,10 @@ COMMANDS = [
         **_WITHOUT_CARD,
     ),
     *(Command(f"{_DRAW} {option}", quick=False, **_WITHOUT_CARD) for option in _SUBWORDS),
+    Command(
+        "posnet-plot weights {checkpoint} --sentence 'a1 a2' --pretokenized --npz {output}",
+        output=Given(OUTPUT, "weights.npz"),
+    ),
     Command("posnet-plot curves {runs} --out {out}", out=Given(PICTURE, "curves")),
     Command("posnet-plot analog {folders} --out {out}", out=Given(PICTURE, "crossbars")),
     Command("posnet-plot compare {report} --out {out}"),

@@ -24,7 +24,7 @@ from support.commands import ROOT, SMALL_BENCH, USER_DIR, program, run_program
 from support.made_up import sacrebleu_test_set
 
 # Files that are there before the first command: lines of each, in all languages. All else is made by commands.
-GIVEN = {"my": 600, "medical": 200, "test": 5, "base": 5, "rposnet": 5}
+GIVEN = {"my": 600, "medical": 200, "test": 5, "second": 5, "base": 5, "rposnet": 5}
 # Those that comparison.yaml in docs/scoring.md names.
 GIVEN |= dict.fromkeys(("data/test", "a1", "a2", "b1", "c1"), 5)
 GIVEN |= {f"runs/wmt14.en-de/{name}_base_s1/test": 5 for name in ("transformer", "shaw", "rposnet")}
@@ -49,7 +49,7 @@ SMALLER = {
     r"posnet-prepare corpus ": "--workers 1",
     r"posnet-prepare corpus .*--valid-every ": "--valid-every 20",
     r"posnet-prepare text ": "--pieces 60 --workers 1",
-    r"posnet-score --config ": "--metrics bleu",  # the others take models from the hub
+    r"posnet-score .*--(config|multi-reference) ": "--metrics bleu",  # the others take models from the hub
     **{rf"posnet-bench {what}\b": options for what, options in SMALL_BENCH.items()},
 }
 # Behind $TRAIN, besides: there are many.
@@ -91,6 +91,8 @@ class Reader:
         self.folder, self._patch, self._failures, self._server = folder, patch, {}, archives.Server()
         for name, lines in GIVEN.items():
             self._give(name, lines)
+        terms = [(folder / f"test.{language}").read_text().split()[0] for language in ("en", "de")]
+        (folder / "terms.tsv").write_text("\t".join(terms) + "\n")
         for path in documents.FILES:
             for _, language, content in documents.blocks(path.read_text()):
                 if language == "yaml":

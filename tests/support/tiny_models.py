@@ -47,19 +47,19 @@ def make_encoder(folder, seed=1):
     return folder
 
 
-def make_comet(folder, encoder, seed=1, **settings):
-    """Make a COMET of an encoder, with a head of random numbers; return its folder."""
+def make_comet(folder, encoder, seed=1, kind="regression_metric", **settings):
+    """Make a COMET of an encoder, with a head of random numbers; return its folder. `kind` is the library's."""
     settings = {
         "encoder_model": "XLM-RoBERTa", "pretrained_model": str(encoder), "hidden_sizes": [48, 16], "train_data": [],
         "validation_data": [], "nr_frozen_epochs": 0.3, "keep_embeddings_frozen": True,
     } | settings  # fmt: skip
     torch.manual_seed(seed)
-    model = import_models().RegressionMetric(**settings)
+    model = import_models().str2model[kind](**settings)
     if model.layerwise_attention:
         for number, weight in enumerate(model.layerwise_attention.scalar_parameters):
             weight.data.fill_(0.3 * number)
     (folder / "checkpoints").mkdir(parents=True)
-    (folder / "hparams.yaml").write_text(yaml.safe_dump(settings | {"class_identifier": "regression_metric"}))
+    (folder / "hparams.yaml").write_text(yaml.safe_dump(settings | {"class_identifier": kind}))
     versions = {"pytorch-lightning_version": "2.6.0"}
     torch.save(versions | {"state_dict": model.state_dict(), "hyper_parameters": settings}, checkpoint(folder))
     return folder

@@ -33,6 +33,11 @@ def test_a_space_where_the_target_language_has_one(target, line):
     assert list(split.joined(["", "It is fine."], target)) == ["It is fine."]
 
 
+def test_several_languages_are_refused():
+    with pytest.raises(UsageError, match=r"the model's sources are of several languages, en\+de"):
+        split_sentences(["A. B."], "en+de")
+
+
 def test_missing_package(monkeypatch):
     monkeypatch.setattr(sentences, "installed_versions", lambda name: {})
     with pytest.raises(UsageError, match="--split-sentences needs the package sentencex, which is not installed"):

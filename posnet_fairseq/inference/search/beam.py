@@ -1,6 +1,7 @@
 """The search: beam search as fairseq does it, or sampling; forced decoding of given translations in its place."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from posnet_fairseq.inference.search.candidates import Candidates, Sampler, best_candidates
+from posnet_fairseq.inference.search.constraints import Constraints, Paths
 from posnet_fairseq.inference.search.ensemble import Ensemble
 from posnet_fairseq.inference.search.hypotheses import Hypotheses, Hypothesis
 from posnet_fairseq.inference.search.restrictions import Restrictions, refuse_ends
@@ -32,6 +34,8 @@ class BeamSearch:
         nbest: most hypotheses to return for each source.
         attention: also return the cross-attention weights.
         shortlist: of the target words to search among, which depends on all sources of a batch; default: all.
+        joins: says of a target word how it is joined to others, see
+            :class:`~posnet_fairseq.inference.search.constraints.Automaton`; default: each is a word of its own.
     """
 
     def __init__(
@@ -42,8 +46,9 @@ class BeamSearch:
         nbest: int = 1,
         attention: bool = False,
         shortlist: Shortlist | None = None,
+        joins: Callable[[str], int] = lambda symbol: 0,
     ) -> None:
-        self._shortlist = shortlist
+        self._shortlist, self._joins = shortlist, joins
         self._models, self._dictionary, self._settings = models, dictionary, settings
         self._nbest, self._attention = nbest, attention
         decoders = [getattr(model, "decoder", model) for model in models]
@@ -70,16 +75,24 @@ class BeamSearch:
         return max_len, prefixes
 
     @torch.inference_mode()
-    def __call__(self, sources: Sequence[Tensor], prefixes: Sequence[Tensor] | None = None) -> list[list[Hypothesis]]:
+    def __call__(
+        self,
+        sources: Sequence[Tensor],
+        prefixes: Sequence[Tensor] | None = None,
+        constraints: Sequence[Sequence[Paths]] | None = None,
+    ) -> list[list[Hypothesis]]:
         """Return the best hypotheses of each source, best first.
 
         `sources` are (M,) token ids with the end symbol, each; for a language model (P,) beginnings without it.
         `prefixes` are (P,) token ids that each hypothesis begins with, without end symbol; a language model takes none.
+        `constraints` are those of each hypothesis, one or more, if they are given.
         """
         settings, eos = self._settings, self._dictionary.eos()
         device = next(self._models[0].parameters()).device
         max_len, prefixes = self.check_batch(sources, prefixes)
-        allowed = self._allowed(sources, prefixes)
+        given = [torch.tensor(path) for of_line in constraints or () for paths in of_line for path in paths]
+        allowed = self._allowed(sources, [*prefixes, *given])
+        constrained = self._constraints(constraints, allowed, device) if constraints else None
         if allowed is not None:  # from here on, words are numbered by their places in it
             prefixes = [torch.searchsorted(allowed, prefix) for prefix in prefixes]
             allowed = allowed.to(device)
@@ -106,14 +119,21 @@ class BeamSearch:
                 before, some = scores[first : first + together], numbers[first : first + together]
                 following, normalizer = following.unflatten(0, before.shape), normalizer.view(before.shape)
                 restrictions.apply(following, step, some, first * width)
+                if constrained:
+                    constrained.apply(following, before, first * width, step == max_len)
                 if sampler is None or is_forced:
                     # Twice the beam, as each hypothesis may end. Padding is never one of them.
                     count = min(2 * beam, following[0].numel() - 1) if beam > 1 else 1
-                    part = best_candidates(following, before - normalizer, count)
+                    if constrained:
+                        part = constrained.candidates(following, before - normalizer, count, some)
+                    else:
+                        part = best_candidates(following, before - normalizer, count)
                 else:
                     part = sampler(following - normalizer[:, :, None], before, some, step)
                 parts.append(part._replace(rows=part.rows + first * width))
             found = Candidates(*map(torch.cat, zip(*parts, strict=True)))
+            if constrained:
+                found = constrained.allocated(found, count, numbers)
 
             ended = found.words.eq(eos) & found.scores.ne(-torch.inf)
             if attention is not None:
@@ -134,6 +154,8 @@ class BeamSearch:
             scores, tokens, order = found.scores, found.words.flatten(), found.rows.flatten()
             hypotheses.extend(tokens, order, scores.flatten())
             restrictions.advance(tokens, order)
+            if constrained:
+                constrained.advance(tokens, order, numbers)
             if beam > 1 or staying is not None:  # greedy hypotheses stay where they are
                 ensemble.reorder(order, staying)
         best = hypotheses.best(self._nbest, eos, settings.lenpen, [len(source) for source in sources], allowed)
@@ -149,11 +171,30 @@ class BeamSearch:
             f"none, or a smaller {option('min_len')}."
         )
 
-    def _allowed(self, sources: Sequence[Tensor], prefixes: Sequence[Tensor]) -> Tensor | None:
-        """Return (W,) ids of the target words to search among, in ascending order; None for all."""
+    def _constraints(
+        self, constraints: Sequence[Sequence[Paths]], allowed: Tensor | None, device: torch.device
+    ) -> Constraints:
+        """Return the state of the hypotheses of a batch; `allowed` is that of :meth:`_allowed`."""
+        joins = self._kinds_of_words
+        if allowed is not None:
+            place = {word: number for number, word in enumerate(allowed.tolist())}
+            joins = joins[allowed]
+            constraints = [
+                [[[place[word] for word in path] for path in paths] for paths in of_line] for of_line in constraints
+            ]
+        return Constraints(constraints, joins, self._dictionary.eos(), self._dictionary.pad(), device)
+
+    @functools.cached_property
+    def _kinds_of_words(self) -> Tensor:
+        """(V,) how each target word is joined to others; special symbols are words."""
+        special, symbols = self._dictionary.nspecial, self._dictionary.symbols
+        return torch.tensor([0] * special + [*map(self._joins, symbols[special:])])
+
+    def _allowed(self, sources: Sequence[Tensor], others: Sequence[Tensor]) -> Tensor | None:
+        """Return (W,) ids of the target words to search among, with `others`, in ascending order; None for all."""
         if self._shortlist is None:
             return None
-        allowed = self._shortlist.of(sources, prefixes)
+        allowed = self._shortlist.of(sources, others)
         where, advice = "the shortlist has {} words for this batch", f", or leave {option('shortlist')} out"
         self._settings.check_words(len(allowed), where, advice)
         return allowed
@@ -179,8 +220,16 @@ class ForcedDecoding(BeamSearch):
         return self._max_positions - 1, translations
 
     @torch.inference_mode()
-    def __call__(self, sources: Sequence[Tensor], prefixes: Sequence[Tensor] | None = None) -> list[list[Hypothesis]]:
-        """Return the hypothesis of each source: `prefixes` are the translations, (N,) token ids with end symbols."""
+    def __call__(
+        self,
+        sources: Sequence[Tensor],
+        prefixes: Sequence[Tensor] | None = None,
+        constraints: Sequence[Sequence[Paths]] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Return the hypothesis of each source: `prefixes` are the translations, (N,) token ids with end symbols.
+
+        `constraints` are not read.
+        """
         _, translations = self.check_batch(sources, prefixes)
         pad, device = self._dictionary.pad(), next(self._models[0].parameters()).device
         source, target = (

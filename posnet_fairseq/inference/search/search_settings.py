@@ -104,6 +104,19 @@ class SearchSettings:
                 raise UsageError(f"{given}: {where.format(number)}. Give less than that{advice}.")
 
 
+def check_constrained(constraints: Mapping[str, object], settings: SearchSettings) -> None:
+    """Refuse constraints, by the names of their options, beside each other and beside settings that ignore them."""
+    given = [name for name, value in constraints.items() if value is not None]
+    others = [name for name in ("sampling", "no_repeat_ngram_size") if getattr(settings, name)]
+    if given and (beside := [*given[1:], *others]):
+        why = {
+            "sampling": "samples are drawn without looking for terms",
+            "no_repeat_ngram_size": "terms may need to be repeated",
+        }
+        reason = why.get(beside[0], "both say what a translation must contain")
+        raise UsageError(f"{option(given[0])} with {option(beside[0])}: {reason}. Leave one of the two out.")
+
+
 SETTINGS = {setting.name: setting for setting in fields(SearchSettings)}
 # The defaults of a search for texts: a text has at most 100 tokens more than the longest beginning of its batch.
 OF_TEXTS = SearchSettings(beam=1, max_len_a=1.0, max_len_b=100)

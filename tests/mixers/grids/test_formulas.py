@@ -53,6 +53,7 @@ def test_equals_formula(name, options, extra_tokens):
     grids.assert_equal_to_formula(grids.build_mixer(name, extra_tokens=extra_tokens, **options))
 
 
+@pytest.mark.quick_cases(8)
 @pytest.mark.parametrize(("name", "options"), CASES, ids=str)
 def test_equals_formula_with_many_tokens(monkeypatch, name, options):
     grids.as_if_large(monkeypatch)

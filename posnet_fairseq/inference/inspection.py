@@ -1,14 +1,19 @@
-"""Weights, energies and gates of the mixers of a model for one sentence."""
+"""Weights, energies and gates of the mixers of a model for one sentence and its translation."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from posnet_fairseq.inference.search.beam import BeamSearch
+from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.energies import Energy
 from posnet_fairseq.mixers.bases.mixer_settings import PLACES
@@ -17,16 +22,40 @@ from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.offsets import scaled
 from posnet_fairseq.registry import get_mixer
+from posnet_fairseq.shared.errors import UsageError, counted, option
+from posnet_fairseq.shared.files import is_blank, replacing
+from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
+from posnet_fairseq.text.pipeline import TextPipeline
+from posnet_fairseq.transformer.decoder import LanguageModel
+from posnet_fairseq.transformer.model import Transformer
 
 Names = tuple[Sequence[str], Sequence[str]]  # of queries and of keys
 _Call = tuple[tuple[Tensor, ...], dict[str, Any]]  # arguments of a mixer: query, and memory or not; and the others
+_OBSERVING = threading.Lock()  # mixers are watched for one caller at a time
 
 
 @dataclass(frozen=True)
 class Mixing:
     """What one mixer computes for one sentence. Tensors are of float32, on the CPU.
 
-    Matrices are NaN where nothing is mixed, which in a decoder is the future. A layer is counted from 1.
+    Attributes:
+        place: "encoder", "decoder" or "cross".
+        layer: number of the layer, from 1.
+        mixer: name of the mixer.
+        queries: N tokens that mix, end symbols included: in the decoder what it reads, which begins with ``</s>``, in
+            cross-attention the tokens that it predicts.
+        keys: M tokens that are mixed.
+        weights: α, (H, N, M), 0 where nothing is mixed. Rows of a softmax sum to 1; those of other mixers are the
+            coefficients of the values. None if the mixer has no such weights.
+        hidden: (N, M), True where nothing is mixed, which in a decoder is the future.
+        energies: α̂ before the softmax, (H, N, M), NaN where nothing is mixed; None without a softmax.
+        added: what is added to the product of query and key, as :attr:`energies`; None if nothing is, or keys are not
+            of tokens.
+        reach: R if offsets of R and beyond share a vector, weight or matrix.
+        at: where each query stands among the keys, ⌊γn⌋, (N,).
+        query_gates: g_n, (N, H, d), of a gate of the kind gelu; None without one, and if values have matrices of
+            offsets, which stand between the two parts of a weight.
+        token_gates: a ⊙ f_1(z_m) Φ(v_m), (M, H, d), of such a gate.
     """
 
     place: str
@@ -34,14 +63,25 @@ class Mixing:
     mixer: str
     queries: list[str]
     keys: list[str]
-    weights: Tensor | None  # α, (H, N, M)
-    energies: Tensor | None  # α̂ before the softmax, (H, N, M); None without one
-    added: Tensor | None  # to the product of query and key, (H, N, M); None if nothing is, or keys are not of tokens
-    reach: int | None  # R if offsets of R and beyond share a vector, weight or matrix
-    at: Tensor  # where each query stands among the keys, ⌊γn⌋, (N,)
-    # Of the kind of gate gelu; None if values have matrices of offsets, which stand between the two parts of a weight.
-    query_gates: Tensor | None  # g_n, (N, H, d)
-    token_gates: Tensor | None  # a ⊙ f_1(z_m) Φ(v_m), (M, H, d)
+    weights: Tensor | None
+    hidden: Tensor
+    energies: Tensor | None
+    added: Tensor | None
+    reach: int | None
+    at: Tensor
+    query_gates: Tensor | None
+    token_gates: Tensor | None
+
+    @property
+    def name(self) -> str:
+        """Place and layer, such as "encoder.1"."""
+        return f"{self.place}.{self.layer}"
+
+    @property
+    def visible(self) -> Tensor:
+        """The weights, (H, N, M), NaN where nothing is mixed."""
+        assert self.weights is not None
+        return self.weights.masked_fill(self.hidden, torch.nan)
 
     @property
     def scaled(self) -> bool:
@@ -50,21 +90,19 @@ class Mixing:
 
     @property
     def gates(self) -> Tensor:
-        """β_nm, the mean of a head's features: (H, N, M), NaN as in :attr:`weights`. PosNet (WMT 2023) Eq. 19.
+        """β_nm, the mean of a head's features: (H, N, M), NaN as in :attr:`visible`. PosNet (WMT 2023) Eq. 19.
 
         Of GELU(v) = v Φ(v) it takes Φ itself, of which the paper's σ(1.702 v) is an approximation, and it contains the
         gain a of the LayerNorm, which the paper's Eq. 18 writes before the sum.
         """
         assert self.query_gates is not None
-        assert self.weights is not None
         products = torch.einsum("nhd,mhd->hnm", self.query_gates, self.token_gates) / self.query_gates.size(-1)
-        return products.masked_fill(self.weights.isnan(), torch.nan)
+        return products.masked_fill(self.hidden, torch.nan)
 
     @property
     def uniform(self) -> Tensor:
-        """Weights that are equal within each row, (1, N, M), NaN as in :attr:`weights`: rows of a decoder differ."""
-        assert self.weights is not None
-        mixed = self.weights[:1].isnan().logical_not()
+        """Weights that are equal within each row, (1, N, M), NaN as in :attr:`visible`: rows of a decoder differ."""
+        mixed = ~self.hidden[None]
         return (1 / mixed.sum(dim=-1, keepdim=True)).where(mixed, torch.nan)
 
     def by_offset(self, matrices: Tensor) -> tuple[Tensor, Tensor]:
@@ -72,6 +110,69 @@ class Mixing:
         offsets = self.at[:, None] - torch.arange(len(self.keys))
         found = torch.arange(int(offsets.min()), int(offsets.max()) + 1)
         return found, torch.stack([matrices[:, offsets == offset].nanmean(dim=1) for offset in found], dim=1)
+
+
+def of_texts(
+    model: Transformer | LanguageModel,
+    vocabulary: Vocabulary,
+    text: TextPipeline,
+    source: str,
+    target: str | None,
+    settings: SearchSettings,
+) -> tuple[list[Mixing], str | None]:
+    """Return the mixers of a model on a plain text and its translation, and that translation.
+
+    Without `target` it is the one that the model finds with `settings`. A language model only reads the text; its
+    translation is None. The two options that errors name are ``sentence`` and ``target``.
+    """
+    dictionary, device = vocabulary.target_dictionary, next(model.parameters()).device
+    if isinstance(model, LanguageModel):
+        ids = _encoded("sentence", source, text.encode(source), dictionary, model.max_positions()).to(device)
+        read = _named(model.read_before(ids[None])[0], dictionary)
+        return observe(model, None, ids, {"decoder": (read, read)}), None
+    limit = model.encoder.max_positions()
+    ids = _encoded("sentence", source, text.encode(source), vocabulary.source_dictionary, limit)
+    if target is None:
+        ((best,),) = BeamSearch([model], dictionary, settings)([ids])
+        translation = best.tokens
+    else:
+        tokens = text.encode_target(text.parts(target)[1])
+        translation = _encoded("target", target, tokens, dictionary, model.decoder.max_positions())
+    columns, rows = _named(ids, vocabulary.source_dictionary), _named(translation, dictionary)
+    read = _named(model.decoder.read_before(translation[None])[0], dictionary)
+    names = {"encoder": (columns, columns), "decoder": (read, read), "cross": (rows, columns)}
+    mixings = observe(model, ids.to(device), translation.to(device), names)
+    return mixings, text.decode(dictionary.string(translation)) if target is None else target
+
+
+def _encoded(name: str, line: str, tokens: str, dictionary: Dictionary, limit: int) -> Tensor:
+    """Return (N,) token ids of a line, with the end symbol; refuse one without words, and more than `limit` tokens."""
+    ids = dictionary.encode_line(tokens)
+    if is_blank(line) or len(ids) > limit:
+        raise UsageError(
+            f"{option(name)} has {counted(len(ids), 'token')} (its end symbol counted). Give text with words in it, "
+            f"and {limit} tokens at most."
+        )
+    return ids
+
+
+def _named(tokens: Iterable[Any], dictionary: Dictionary) -> list[str]:
+    return [dictionary[int(token)] for token in tokens]
+
+
+def save(path: str | Path, mixings: Iterable[Mixing]) -> None:
+    """Write weights to a file of numpy's format ``.npz``; mixers without weights are left out.
+
+    Its arrays are the weights of each mixer, (H, N, M), by :attr:`Mixing.name`, and for each place the N queries and M
+    keys as texts, such as ``cross.queries`` and ``cross.keys``.
+    """
+    arrays: dict[str, Any] = {}
+    for mixing in mixings:
+        if mixing.weights is not None:
+            arrays |= {f"{mixing.place}.queries": mixing.queries, f"{mixing.place}.keys": mixing.keys}
+            arrays[mixing.name] = mixing.weights.numpy()
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        np.savez_compressed(file, **arrays)
 
 
 def observe(model: nn.Module, source: Tensor | None, target: Tensor, names: Mapping[str, Names]) -> list[Mixing]:
@@ -82,11 +183,13 @@ def observe(model: nn.Module, source: Tensor | None, target: Tensor, names: Mapp
     """
     mixers = {name: module for name, module in model.named_modules() if isinstance(module, TokenMixer)}
     calls: dict[nn.Module, _Call] = {}
+    caller = threading.get_ident()
 
     def note(mixer: nn.Module, *call: Any) -> None:
-        calls[mixer] = call
+        if threading.get_ident() == caller:  # others may be translating
+            calls[mixer] = call
 
-    with torch.no_grad():
+    with torch.no_grad(), _OBSERVING:
         with contextlib.ExitStack() as stack:
             for mixer in mixers.values():
                 stack.callback(mixer.register_forward_pre_hook(note, with_kwargs=True).remove)
@@ -106,15 +209,12 @@ def _mixing(mixer: TokenMixer, call: _Call, layer: int, names: Names) -> Mixing:
     weights, energies, added = _weights_and_energies(mixer, call)
     at = scaled(torch.arange(len(queries)), options.get("length_ratio", (1, 1)))
     offsets = at[:, None] - torch.arange(len(keys))
-    hidden = offsets < 0 if mixer.causal else None
-    if isinstance(mixer, PositionBasedMixer):
-        hidden = mixer.hidden(offsets)
+    hidden = offsets < 0 if mixer.causal else torch.zeros_like(offsets, dtype=torch.bool)
+    if isinstance(mixer, PositionBasedMixer) and (own := mixer.hidden(offsets)) is not None:
+        hidden = own
 
     def seen(matrices: Tensor | None) -> Tensor | None:
-        if matrices is None:
-            return None
-        matrices = matrices.float().cpu()
-        return matrices if hidden is None else matrices.masked_fill(hidden, torch.nan)
+        return None if matrices is None else matrices.float().cpu().masked_fill(hidden, torch.nan)
 
     query_gates, token_gates = _gates(mixer, query, memory)
     return Mixing(
@@ -123,7 +223,8 @@ def _mixing(mixer: TokenMixer, call: _Call, layer: int, names: Names) -> Mixing:
         mixer=mixer.name,
         queries=list(queries),
         keys=list(keys),
-        weights=seen(weights),
+        weights=None if weights is None else weights.float().cpu(),
+        hidden=hidden,
         energies=seen(energies),
         added=seen(added),
         reach=_reach(mixer),
@@ -157,10 +258,13 @@ def _recorded_energies(mixer: TokenMixer) -> Iterator[list[tuple[Tensor, tuple[A
     recorded: list[tuple[Tensor, tuple[Any, ...]]] = []
     if isinstance(mixer, PositionBasedMixer | ContentBasedMixer):
         method: Callable[..., Tensor] = mixer.energy
+        caller = threading.get_ident()
 
         def energy(*arguments: Any) -> Tensor:
-            recorded.append((method(*arguments), arguments))
-            return recorded[-1][0]
+            found = method(*arguments)
+            if threading.get_ident() == caller:
+                recorded.append((found, arguments))
+            return found
 
         vars(mixer)["energy"] = energy  # of this instance, in front of the class's method
     try:

@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
+from posnet_fairseq.inference.inspection import observe
 from posnet_fairseq.inference.stored_energies import precompute
-from posnet_fairseq.plots.inspection import observe
+from posnet_fairseq.ops.heads import merge_heads
 from support.building import build_case, build_language_model, build_model, mixer_cases
 
 SOURCE, TARGET = torch.tensor([7, 8, 9, 10, 11, 12, 13, 2]), torch.tensor([9, 20, 21, 5, 6, 2])
@@ -39,18 +40,39 @@ def test_every_mixer(case):
     for mixing in (first, second):
         assert mixing.weights.shape == (4, N, M)
         if case.place == "decoder":
-            assert mixing.weights.isnan().equal(torch.ones(N, N, dtype=torch.bool).triu(1).expand(4, -1, -1))
+            assert mixing.hidden.equal(torch.ones(N, N, dtype=torch.bool).triu(1))
+        assert mixing.weights.isfinite().all()
+        assert not mixing.weights[:, mixing.hidden].any()
+        assert mixing.visible.isnan().equal(mixing.hidden.expand(4, -1, -1))
         if mixing.energies is not None and mixing.mixer not in ("gpsa", "differential"):  # of two softmaxes
             softmax = mixing.energies.nan_to_num(-math.inf).softmax(dim=-1)
-            torch.testing.assert_close(softmax, mixing.weights.nan_to_num(0))
+            torch.testing.assert_close(softmax, mixing.weights)
+            torch.testing.assert_close(mixing.weights.sum(dim=-1), torch.ones(4, N))
         if mixing.added is not None:
             assert mixing.added.isnan().equal(mixing.energies.isnan())
+
+
+@pytest.mark.parametrize("mixer", ["attention", "rope", "rposnet", "linearnet", "lightconv", "linear_attention"])
+def test_values_are_mixed_with_these_weights(mixer):
+    """In float64, in every place: the sums over the weights are what the mixer projects."""
+    others = {"cross_mixer": mixer, "length_ratio": "1.5"} if mixer == "rposnet" else {}
+    model = build_model(mixer, **others).double()
+    for mixing in observe(model, SOURCE, TARGET, NAMES):
+        side = model.encoder if mixing.place == "encoder" else model.decoder
+        module = getattr(side.layers[mixing.layer - 1], "cross_attn" if mixing.place == "cross" else "self_attn")
+        seen = {}
+        handle = module.register_forward_hook(lambda _, given, out, to=seen: to.update(given=given, out=out))
+        model(SOURCE[None], None, TARGET.roll(1)[None])
+        handle.remove()
+        query, memory = seen["given"][0], seen["given"][-1]
+        mixed = merge_heads(mixing.weights.double() @ module.project_values(memory))
+        torch.testing.assert_close(module.out_proj(module.gating(mixed, query)), seen["out"], atol=1e-6, rtol=1e-5)
 
 
 def test_a_language_model_has_a_decoder_only():
     first, second = observe(build_language_model("shaw"), None, TARGET, NAMES)
     assert [first.place, second.place] == ["decoder", "decoder"]
-    torch.testing.assert_close(first.weights.nan_to_num(0), first.energies.nan_to_num(-math.inf).softmax(dim=-1))
+    torch.testing.assert_close(first.weights, first.energies.nan_to_num(-math.inf).softmax(dim=-1))
 
 
 def test_added_energies_are_those_of_shaws_relative_keys():
@@ -115,7 +137,7 @@ def test_stored_energies_look_the_same(name):
     before = observe(model, SOURCE, TARGET, NAMES)
     precompute(model)
     for one, other in zip(before, observe(model, SOURCE, TARGET, NAMES), strict=True):
-        torch.testing.assert_close(one.weights, other.weights, equal_nan=True)
+        torch.testing.assert_close(one.weights, other.weights)
         assert (one.energies is None) == (other.energies is None)
         assert one.reach == other.reach
 
@@ -124,7 +146,7 @@ def test_an_empty_translation():
     end = TARGET[-1:]
     names = {"encoder": (COLUMNS, COLUMNS), "decoder": (["</s>"], ["</s>"]), "cross": (["</s>"], COLUMNS)}
     for mixing in observe(build_model("shaw"), SOURCE, end, names):
-        offsets, means = mixing.by_offset(mixing.weights)
+        offsets, means = mixing.by_offset(mixing.visible)
         assert means.shape == (4, len(offsets))
         assert mixing.weights.shape[1:] == (len(mixing.queries), len(mixing.keys))
 
@@ -135,7 +157,7 @@ def test_offsets_in_cross_attention_start_at_the_scaled_position():
     assert mixing.at.tolist() == [0, 1, 3, 4, 6, 7]
     assert mixing.scaled
     assert not look(build_model("attention"), "cross")[0].scaled
-    offsets, means = mixing.by_offset(mixing.weights)
+    offsets, means = mixing.by_offset(mixing.visible)
     for offset, mean in zip(offsets.tolist(), means.T, strict=True):
         pairs = [(n, m) for n in range(6) for m in range(8) if mixing.at[n] - m == offset]
         expected = torch.stack([mixing.weights[:, n, m] for n, m in pairs]).mean(dim=0)
