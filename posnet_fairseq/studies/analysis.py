@@ -50,12 +50,12 @@ class Analysis:
         """Return the scores of the runs of each system, and those on resampled test sets."""
         key = (test_set, metric, precision)
         if key not in self._scored:
-            statistics = {system: self.statistics(system, *key) for system in self.systems}
-            sums, corpus = bootstrap_sums(statistics, RESAMPLES, SEED), self.metrics[metric].corpus
-            self._scored[key] = {
-                system: Runs(corpus(rows.sum(1)), corpus(sums[system])) for system, rows in statistics.items()
-            }
+            self._scored[key] = self._resampled({name: self.statistics(name, *key) for name in self.systems}, metric)
         return self._scored[key]
+
+    def _resampled(self, statistics: Mapping[str, FloatArray], metric: str) -> dict[str, Runs]:
+        sums, corpus = bootstrap_sums(statistics, RESAMPLES, SEED), self.metrics[metric].corpus
+        return {system: Runs(corpus(rows.sum(1)), corpus(sums[system])) for system, rows in statistics.items()}
 
     def score(self, system: str, test_set: str, metric: str, precision: str = "float32") -> Score:
         """Return the mean of the runs' scores, with the interval of the bootstrap."""
@@ -75,6 +75,24 @@ class Analysis:
         statistics = {("bleu", system): self.statistics(system, test_set, "bleu") for system in self.systems}
         words = statistics["bleu", self.systems[0]][0, :, 1]
         return list(buckets(in_ranges(words, LENGTHS, "–"), self.metrics, statistics))
+
+    @cached_property
+    def joined(self) -> dict[str, dict[int, Score]]:
+        """BLEU of the first test set by the number of sentences joined to a line, of systems with such runs."""
+        scores: dict[str, dict[int, Score]] = {}
+        for count in self.study.joined:
+            known = {
+                system: [run.joined[str(count)].statistics for run in runs if str(count) in run.joined]
+                for system, runs in self.results.items()
+            }
+            statistics = {system: np.stack(rows) for system, rows in known.items() if rows}
+            for system, runs in self._resampled(statistics, "bleu").items():
+                scores.setdefault(system, {})[count] = score_of(runs)
+        single = {system: [run for run in self.results[system] if run.joined] for system in scores}
+        if single:
+            alone = Analysis(self.study, single)
+            scores = {s: {1: alone.score(s, self.test_sets[0], "bleu")} | by_count for s, by_count in scores.items()}
+        return scores
 
     def course(self, system: str) -> tuple[FloatArray, FloatArray]:
         """Return updates, and the perplexity of the validation set after them: geometric means over several seeds."""

@@ -24,6 +24,8 @@ def publish(name: str, folder: Path, out: Path) -> list[Path]:
     check_folder(out)
     analysis = Analysis(study, results.read_all(folder, study))
     made = {"courses": _courses, "costs": _costs, "lengths": _lengths}
+    if analysis.joined:
+        made["joined"] = _joined
     path, places = out / f"{name}.md", {what: out / f"{name}.{what}" for what in made}
     out.mkdir(parents=True, exist_ok=True)
     style.refuse_foreign([path, *(file for place in places.values() for file in style.files_of(place))])
@@ -111,5 +113,22 @@ def _lengths(analysis: Analysis) -> Figure:
         title, label = analysis.title(test_set), "words of the reference (sentences)"
         axis.set(title=title, xlabel=label, ylabel=f"BLEU − that of {first}")
         style.plain(axis)
+    style.legend(figure)
+    return figure
+
+
+def _joined(analysis: Analysis) -> Figure:
+    """Draw BLEU by the number of sentences that are joined to a line."""
+    figure, (axis,) = style.panels(1, 1, (6.5, 5.5), (1, 0))
+    for place, system in enumerate(analysis.systems):
+        if scores := analysis.joined.get(system):
+            values = [score.value for score in scores.values()]
+            axis.plot([*scores], values, **style.line_style(place), marker="o", markersize=4, label=system)
+    counts = [1, *analysis.study.joined]
+    axis.set(title=analysis.title(analysis.test_sets[0]), xlabel="sentences joined to a line", ylabel="BLEU")
+    axis.set_xscale("log")
+    axis.set_xticks(counts, map(str, counts))
+    axis.set_xticks([], minor=True)
+    style.plain(axis)
     style.legend(figure)
     return figure

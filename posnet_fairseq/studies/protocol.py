@@ -70,6 +70,7 @@ class Study(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         settings: texts of :class:`posnet_fairseq.runs.run_settings.RunSettings`, for all runs.
         beams: sizes, of which each run takes the one with the highest BLEU on the validation set.
         test_sets: what they have, by name.
+        joined: numbers of neighboring sentences of the first test set that are joined to long inputs.
         literature: settings of the tokenizer that the literature scores with; None: there is none.
         published: systems that those of the study are shown beside.
         claims: that are tested, on the first test set.
@@ -82,6 +83,7 @@ class Study(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     baselines: tuple[str, str]
     systems: dict[str, StudySystem]
     test_sets: dict[str, str]
+    joined: tuple[int, ...] = ()
     literature: dict[str, bool] | None = None
     published: tuple[PublishedSystem, ...] = ()
     claims: tuple[Claim, ...]

@@ -44,7 +44,13 @@ class _TestSet(Struct, dict=True):
     segments: dict[str, str]  # by metric: (N, 2 K) statistics of N segments in both precisions, as packed() has them
 
     def __post_init__(self) -> None:
-        self.statistics  # noqa: B018  (refuses damaged numbers when a file is read)
+        if len(self.lines) > 1:
+            raise ValueError("the metrics have statistics of different numbers of lines")
+
+    @property
+    def lines(self) -> set[int]:
+        """The numbers of lines by its metrics, in a file one number."""
+        return {len(rows) for of_metric in self.statistics.values() for rows in of_metric.values()}
 
     @cached_property
     def statistics(self) -> dict[str, dict[str, FloatArray]]:
@@ -53,6 +59,19 @@ class _TestSet(Struct, dict=True):
             metric: dict(zip(PRECISIONS, np.hsplit(unpacked(text), len(PRECISIONS)), strict=True))
             for metric, text in self.segments.items()
         }
+
+
+class _Joined(Struct, dict=True):
+    bleu: TranslationScore
+    segments: str  # as packed() has them
+
+    def __post_init__(self) -> None:
+        self.statistics  # noqa: B018  (refuses damaged numbers when a file is read)
+
+    @cached_property
+    def statistics(self) -> FloatArray:
+        """(N, K) statistics of BLEU of N groups of sentences."""
+        return unpacked(self.segments)
 
 
 class _Course(Struct):
@@ -106,6 +125,7 @@ class RunResult(Struct):
     search: _Search
     model: _Model
     test_sets: dict[str, _TestSet]
+    joined: dict[str, _Joined] = {}  # by the number of sentences that are joined
 
 
 def path_of(folder: Path, system: str, seed: int) -> Path:
@@ -171,6 +191,7 @@ def read_all(folder: Path, study: Study) -> dict[str, list[RunResult]]:
     if not results:
         raise UsageError(f"{folder} has no results of this study. posnet-run study makes them.")
     _refuse_mixture("data", results, lambda run: run.data)
+    _refuse_mixture("numbers of lines", results, lambda run: {name: of.lines for name, of in run.test_sets.items()})
     systems: dict[str, list[RunResult]] = {}
     for system in study.systems:
         runs = {path: run for path, run in results.items() if run.system == system}

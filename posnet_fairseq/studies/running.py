@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from posnet_data_prep.pipeline.dataset_pipeline import joined_lines
 from posnet_eval.metrics.base import FloatArray, Metric
 from posnet_fairseq.runs import commands, parsers, training
 from posnet_fairseq.runs.command_stage import Work
@@ -20,7 +21,7 @@ from posnet_fairseq.runs.run_settings import RunSettings, TranslationData, hyper
 from posnet_fairseq.runs.settings import Settings, refuse, setting
 from posnet_fairseq.runs.single_run import Run, prepare_data, run_or_exit, say, stage_of
 from posnet_fairseq.shared.errors import UsageError, option
-from posnet_fairseq.shared.files import check_folder
+from posnet_fairseq.shared.files import check_folder, read_lines, write_lines
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.shared.records import Record, changed
 from posnet_fairseq.shared.schema import loads
@@ -125,6 +126,7 @@ def measure_run(study: Study, run_settings: RunSettings, settings: StudySettings
         "training": training_of(run_settings.run) | {"cost": cost_of(run, baseline)},
         "model": model_of(run_settings),
         "test_sets": translated(searching, metrics),
+        "joined": joined(searching, study, metrics["bleu"]),
     }
     path = settings.result_of(run_settings)
     results.write_result(path, result)
@@ -220,6 +222,22 @@ def translated(run: Run, metrics: Mapping[str, Metric]) -> dict[str, Any]:
         segments = {label: results.packed(np.hstack(rows)) for label, rows in statistics.items()}
         test_sets[name] = test_set | {"segments": segments}
     return test_sets
+
+
+def joined(run: Run, study: Study, bleu: Metric) -> dict[str, Any]:
+    """Return BLEU, with its statistics, of the first test set with neighboring sentences joined, by their number."""
+    test_set, scores = next(iter(study.test_sets)), {}
+    for count in study.joined:
+        name = f"{test_set}.join{count}"
+        source, references = (run.settings.run / f"{name}.{side}" for side in (run.data.source, run.data.target))
+        for path in (source, references):
+            lines = read_lines(run.settings.data_folder / f"{test_set}{path.suffix}")
+            write_lines(path, joined_lines(lines, count, drawn=False))
+        output = f"{name}.float32.{run.data.target}"
+        run.translate_file(stage_of("translate", name), source, output)
+        rows = results.statistics_of(bleu, run.settings.run / output, references)
+        scores[str(count)] = {"bleu": results.score_of(bleu, rows), "segments": results.packed(rows)}
+    return scores
 
 
 def _cpu_seconds(record: Record) -> float | None:

@@ -1,13 +1,13 @@
 """Tables of a study in Markdown."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, groupby
 from operator import attrgetter
 
 from posnet_eval.inputs.plan import RESAMPLES, SEED, SYMBOLS
 from posnet_eval.report.wording import GAP, decimal, signed
 from posnet_eval.report.wording import markdown_table as _table
-from posnet_eval.statistics.results import SIGNIFICANT
+from posnet_eval.statistics.results import SIGNIFICANT, Score
 from posnet_eval.statistics.significance import Contrast
 from posnet_fairseq.studies.analysis import Analysis
 from posnet_fairseq.studies.protocol import Claim, LiteratureBleu
@@ -29,6 +29,9 @@ def _tables(analysis: Analysis) -> Iterator[tuple[str, str]]:
     yield "Validation perplexity at equal updates and at equal CPU time", _courses(analysis)
     for test_set in analysis.test_sets:
         yield f"BLEU by words of the reference, {analysis.title(test_set)}", _lengths(analysis, test_set)
+    if joined := analysis.joined:
+        title = f"BLEU by the number of sentences joined to a line, {analysis.title(analysis.test_sets[0])}"
+        yield title, _joined(joined)
     yield "Claims of the papers", _claims(analysis)
     yield "Detectable differences", _power(analysis)
     yield "Inference cost", _costs(analysis)
@@ -113,6 +116,22 @@ def _lengths(analysis: Analysis, test_set: str) -> str:
     ]
     table = _table(["", *(f"{group.label} ({group.size:,})" for group in groups)], rows)
     return f"{table}\n\nIn parentheses: sentences."
+
+
+def _with_interval(score: Score | None) -> str:
+    return GAP if score is None else f"{decimal(score.value)} ±{score.half_width:.1f}"
+
+
+def _joined(scores: Mapping[str, Mapping[int, Score]]) -> str:
+    counts = sorted({count for by_count in scores.values() for count in by_count})
+    rows = [
+        [f"`{system}`", *(_with_interval(by_count.get(count)) for count in counts)]
+        for system, by_count in scores.items()
+    ]
+    return (
+        f"{_table(['', *map(str, counts)], rows)}\n\nNeighboring sentences, joined by spaces, in float32; ±: as above, "
+        "over lines. Runs that were made before this was measured are left out, also at 1."
+    )
 
 
 def verdict(claim: Claim, contrast: Contrast, margin: float) -> str:

@@ -27,6 +27,7 @@ settings: {dataset: study.en-de, size: tiny, updates: 8, interval: 2, average: 2
 beams: [1, 2]
 baselines: [rposnet, fouriernet]
 test_sets: {test: all there is}
+joined: [5]
 margin: 1
 claims: []
 systems:
@@ -250,6 +251,12 @@ def test_a_run_leaves_its_result(tmp_path):
             assert len(statistics) == len(references)
             score = get_metric(metric, MetricOptions()).corpus(statistics.sum(0))
             assert score == pytest.approx(of_test_set[metric]["score"], abs=1e-4)
+    lines = (run / "test.join5.float32.yy").read_text().splitlines()
+    fives = [" ".join(references[start : start + 5]) for start in range(0, len(references), 5)]
+    assert len(lines) == len(fives)
+    joined = found["joined"]["5"]
+    assert joined["bleu"]["score"] == pytest.approx(sacrebleu.corpus_bleu(lines, [fives]).score, abs=1e-4)
+    assert len(results.unpacked(joined["segments"])) == len(fives)
     before = path.stat().st_mtime_ns
     again = python(PROGRAM, *words, **place)
     assert again.returncode == 0

@@ -17,13 +17,14 @@ from posnet_fairseq.studies import analysis, protocol, results, tables
 from posnet_fairseq.studies.analysis import Analysis
 from posnet_fairseq.studies.protocol import Claim
 from support.commands import ROOT, fails
-from support.study import result
+from support.study import joined, result
 
 PROTOCOL = """
 settings: {}
 beams: [5]
 baselines: [base, other]
 test_sets: {test: whole sentences, more: short ones}
+joined: [2, 10]
 systems:
   base: {mixer: shaw, options: "", seeds: [1, 2, 3]}
   other: {mixer: shaw, options: "", seeds: [1]}
@@ -37,6 +38,7 @@ claims:
 """
 QUALITY = {"base": 0.6, "other": 0.61, "good": 0.7}
 SIZES = {"test": 300, "more": 80}
+JOINED = {2: 41.5, 10: 20.2}  # BLEU with sentences joined to a line
 
 
 @pytest.fixture
@@ -48,6 +50,8 @@ def found(monkeypatch, tmp_path):
     for system, its in study.systems.items():
         for seed in its.seeds if system in QUALITY else ():
             about = result("made", system, seed, QUALITY[system] + seed / 200, SIZES, rate=0.4 + seed / 10)
+            if system == "good" and seed == 2:  # others were made before this was measured
+                about["joined"] = {str(count): joined(300 // count, score) for count, score in JOINED.items()}
             results.write_result(results.path_of(tmp_path / "results", system, seed), about)
     return Analysis(study, results.read_all(tmp_path / "results", study))
 
@@ -147,9 +151,9 @@ def test_tables_and_pictures(found, tmp_path, capsys):
     out = tmp_path / "figures"
     main(["study", "made", "--results", str(tmp_path / "results"), "--out", str(out)])
     assert {path.name for path in out.iterdir()} == {"made.md"} | {
-        f"made.{what}.{kind}" for what in ("courses", "costs", "lengths") for kind in ("png", "svg")
+        f"made.{what}.{kind}" for what in ("courses", "costs", "lengths", "joined") for kind in ("png", "svg")
     }
-    assert capsys.readouterr().err.count("study: ") == 7
+    assert capsys.readouterr().err.count("study: ") == 9
     for path in out.glob("*.png"):
         with Image.open(path) as image:
             colors = [color for _, color in image.convert("RGB").getcolors(2**24) if len(set(color)) > 1]
@@ -159,6 +163,12 @@ def test_tables_and_pictures(found, tmp_path, capsys):
     score = found.score("good", "test", "bleu")
     assert f"{score.value:.1f} ±{score.half_width:.1f} σ{score.deviation:.1f} †↑‡↑" in rows[0]
     assert "| Good is better than the base (A, Section 1) | `good` − `base` |" in text
+    long = [f"{each.value:.1f} ±{each.half_width:.1f}" for each in found.joined["good"].values()]
+    assert f"| `good` | {' | '.join(long)} |" in rows
+    assert found.joined.keys() == {"good"}
+    (run,) = (run for run in found.results["good"] if run.joined)
+    assert found.joined["good"][1].value == pytest.approx(run.test_sets["test"].float32.bleu.score)
+    assert found.joined["good"][10].value == pytest.approx(JOINED[10])
     assert "What was not run" not in text
     assert "absent" not in text
     for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
@@ -177,7 +187,8 @@ def test_bad_arguments_are_one_sentence(found, tmp_path, monkeypatch, capsys, wo
     assert sentence in fails(capsys, main, "study", *words)
 
 
-@pytest.mark.parametrize("study", ["convergence", "multi30k"])
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("study", ["multi30k", "convergence"])
 def test_committed_results_are_redrawn(tmp_path, study):
     """The tables in docs/results are those of the results that are committed.
 
@@ -186,6 +197,13 @@ def test_committed_results_are_redrawn(tmp_path, study):
     """
     main(["study", study, "--results", str(ROOT / "results" / study), "--out", str(tmp_path)])
     assert (tmp_path / f"{study}.md").read_text() == (ROOT / "docs/results" / f"{study}.md").read_text()
+
+
+def shorten(run, *metrics):
+    """Leave out the last line of statistics of a test set, by all metrics if none is named."""
+    segments = run["test_sets"]["test"]["segments"]
+    for metric in metrics or segments:
+        segments[metric] = results.packed(results.unpacked(segments[metric])[:-1])
 
 
 @pytest.mark.parametrize(
@@ -207,6 +225,8 @@ def test_committed_results_are_redrawn(tmp_path, study):
             lambda run: run["test_sets"]["test"]["segments"].update(chrf="/Td6WFoAAATm1rRG"),
             ": the numbers of a score are damaged - at `",
         ),
+        (lambda run: shorten(run, "chrf"), ": the metrics have statistics of different numbers of lines - at `"),
+        (shorten, "good_s2.json and base_s1.json were made with different numbers of lines. Keep them in different"),
         # As before statistics of segments stood together.
         (
             lambda run: run["test_sets"]["test"].pop("segments"),
