@@ -86,7 +86,7 @@ class Study(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     joined: tuple[int, ...] = ()
     literature: dict[str, bool] | None = None
     published: tuple[PublishedSystem, ...] = ()
-    claims: tuple[Claim, ...]
+    claims: tuple[Claim, ...] = ()
     margin: float
 
     def metrics(self, language: str, lowercase: bool = False) -> dict[str, Metric]:

@@ -155,7 +155,8 @@ def run_of(study: Study, system: str, seed: int, settings: StudySettings) -> Run
     """Return the run of a system with a seed."""
     its, runs = study.systems[system], settings.runs or Path.cwd() / "runs" / study.name
     texts = {"mixer": its.mixer, "name": system, "options": its.options, "seed": str(seed)}
-    places = {"runs": str(runs), "data": str(settings.data or ""), "dry_run": str(int(settings.dry_run))}
+    places = {"runs": str(runs), "dry_run": str(int(settings.dry_run))}
+    places |= {"data": str(settings.data)} if settings.data else {}
     device = {"cpus": str(settings.cpus or ""), "precision": settings.precision}
     return dataclasses.replace(RunSettings.parsed(study.settings | texts | places | device), stages=STAGES)
 

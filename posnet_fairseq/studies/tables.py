@@ -32,7 +32,8 @@ def _tables(analysis: Analysis) -> Iterator[tuple[str, str]]:
     if joined := analysis.joined:
         title = f"BLEU by the number of sentences joined to a line, {analysis.title(analysis.test_sets[0])}"
         yield title, _joined(joined)
-    yield "Claims of the papers", _claims(analysis)
+    if analysis.study.claims:
+        yield "Claims of the papers", _claims(analysis)
     yield "Detectable differences", _power(analysis)
     yield "Inference cost", _costs(analysis)
     yield "Training cost", _effort(analysis)
