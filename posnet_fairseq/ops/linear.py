@@ -40,9 +40,12 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return F.linear(x, weight, bias)
 
 
-def multiply(a: Tensor, b: Tensor) -> Tensor:
-    """Return a · bᵀ, (N, K) and (M, K), which may be transposed views, by oneDNN where it is faster; no gradients."""
-    return _product(a, b) if _gains(a, b) else a @ b.T
+def multiply(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
+    """Return a · bᵀ, (N, K) and (M, K), which may be transposed views, by oneDNN where it is faster; no gradients.
+
+    ``out`` is memory that the product may be written to.
+    """
+    return _product(a, b) if _gains(a, b) else torch.mm(a, b.T, out=out)
 
 
 def _gains(x: Tensor, weight: Tensor) -> bool:

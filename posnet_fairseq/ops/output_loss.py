@@ -2,7 +2,7 @@
 
 The scores of all words for all tokens are the largest tensor of a training step. Here they are computed for one chunk
 of tokens at a time, together with the gradients of these tokens: no product is computed twice, and only the gradients
-are kept for the backward pass.
+are kept for the backward pass. CPUs compute them in memory that stays in the cache, a few tokens at a time.
 """
 
 from typing import Any, NamedTuple
@@ -15,9 +15,9 @@ from posnet_fairseq.ops.dtypes import float_type
 from posnet_fairseq.ops.host_sync import may_look_at
 from posnet_fairseq.ops.linear import multiply
 
-# Tokens. Chunks of 64, 128, 256 and 512 tokens take 0.89, 0.84, 0.83 and 0.87 of the time of fairseq's loss.
-MIN_CHUNK = 256
+MIN_CHUNK = 256  # tokens; with 512, CPUs take up to 8% longer
 MAX_CHUNKS = 16  # each one reads and writes the whole gradient of the weight
+IN_CACHE = 2**18  # scores that a core's cache has room for in float32: a megabyte
 # float16 rounds the smallest probabilities to 0: gradients are computed in multiples, and scaled back in float32.
 FLOAT16_SCALE = 16.0
 
@@ -82,8 +82,6 @@ class _OutputLoss(torch.autograd.Function):
         is_grad_enabled: bool,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         wide = float_type(features)
-        loss, nll_loss = (torch.zeros((), dtype=wide, device=features.device) for _ in range(2))
-        correct = torch.zeros((), dtype=torch.long, device=features.device) if count_correct else None
         for_features, for_weight = (is_grad_enabled and needed for needed in ctx.needs_input_grad[:2])
         ctx.features_grad = torch.empty_like(features) if for_features else None
         words, width = weight.shape
@@ -98,48 +96,60 @@ class _OutputLoss(torch.autograd.Function):
             ctx.weight_grad = zeros.T if is_apart else zeros
         ctx.weight_dtype = weight.dtype
         ctx.scale = FLOAT16_SCALE if features.dtype == torch.float16 else 1.0
-        other = smoothing / (words - 1)  # expected probability of a word that is not the target
+        # Expected probabilities: of any word, and of the target in addition. What is the same for all words adds sums
+        # over the weight to the loss and to the gradients, which need no scores.
+        other = smoothing / (words - 1)
+        of_target = 1 - smoothing - other
+        weight_sum = weight.sum(0, dtype=wide)
+        counts = (targets != padding_idx).unsqueeze(1)
+        target_scores, largest, sums = (
+            torch.empty(len(targets), 1, dtype=wide, device=features.device) for _ in range(3)
+        )
+        best = torch.empty_like(targets) if count_correct else None
+        rows = max(1, IN_CACHE // words) if features.device.type == "cpu" else size
+        # All chunks have the same memory: other memory would not be in the cache.
+        all_scores, block = features.new_empty(min(size, len(targets)), words), None
+        if features.dtype != wide:
+            block = torch.empty(min(rows, len(targets)), words, dtype=wide, device=features.device)
 
-        def add(chunk: Tensor, target: Tensor, features_grad: Tensor | None) -> None:
-            nonlocal loss, nll_loss, correct
-            scores, padding = multiply(chunk, weight), target == padding_idx
-            if scores.device.type == "cpu":
-                scores = scores.to(wide)  # a softmax from bf16 to float32 takes six times as long there
-            if correct is not None:
-                correct += (scores.argmax(dim=1, keepdim=True).eq(target) & ~padding).sum()
-            of_target, largest = scores.gather(1, target).to(wide), scores.amax(dim=1, keepdim=True)
-            of_all = scores.sum(dim=1, keepdim=True, dtype=wide) if smoothing else None
-            probs = _softmax(scores, largest, wide)
-            del scores
-            normalizer = largest - probs.amax(dim=1, keepdim=True).log()  # log Σ exp
-            nll = (normalizer - of_target).masked_fill_(padding, 0).sum()
-            nll_loss += nll
-            loss += (1 - smoothing - other) * nll
-            if of_all is not None:
-                loss += other * (words * normalizer - of_all).masked_fill_(padding, 0).sum()
+        def exponentiate(scores: Tensor, part: slice) -> None:
+            """Turn scores in place into their gradients, without the part that all words have, times a factor."""
+            target, powers = targets[part, None], scores if block is None else block[: len(scores)].copy_(scores)
+            if best is not None:
+                torch.argmax(powers, 1, out=best[part])
+            torch.gather(powers, 1, target, out=target_scores[part])
+            torch.amax(powers, 1, keepdim=True, out=largest[part])
+            torch.sum(powers.sub_(largest[part]).exp_(), 1, keepdim=True, out=sums[part])
             if not (for_features or for_weight):
                 return
-            # The gradient of the scores: their probabilities, less the expected ones.
-            if smoothing:
-                probs -= other
-            probs.scatter_add_(1, target, probs.new_full((1, 1), smoothing + other - 1).expand_as(target))
-            grad = probs.mul_(ctx.scale * ~padding).to(chunk.dtype)
-            del probs
-            if features_grad is not None:
-                features_grad.copy_(multiply(grad, weight.T))
-            if ctx.weight_grad is not None and grad.dtype == torch.float16:
-                factor = _factor(chunk, ctx.scale)
-                ctx.weight_grad.addcdiv_(grad.T @ (chunk * factor), factor)
-            elif ctx.weight_grad is not None and is_apart:
-                ctx.weight_grad += multiply(chunk.T, grad.T).T
-            elif ctx.weight_grad is not None and ctx.weight_grad.dtype == grad.dtype:
-                ctx.weight_grad.addmm_(grad.T, chunk)
-            elif ctx.weight_grad is not None:
-                ctx.weight_grad += grad.T @ chunk
+            multiple = sums[part]
+            if scores.dtype == torch.float16:
+                powers.mul_(ctx.scale / multiple)
+                multiple = torch.full_like(multiple, ctx.scale)
+            powers.scatter_add_(1, target, -of_target * multiple)
+            if block is not None:
+                scores.copy_(powers)
 
         for start in range(0, len(targets), size):
             part = slice(start, start + size)
-            add(features[part], targets[part, None], None if ctx.features_grad is None else ctx.features_grad[part])
+            chunk, counted = features[part], counts[part]
+            scores = multiply(chunk, weight, all_scores[: len(chunk)])
+            for first in range(0, len(chunk), rows):
+                of_rows = scores[first : first + rows]
+                exponentiate(of_rows, slice(start + first, start + first + len(of_rows)))
+            factors = counted if scores.dtype == torch.float16 else counted * ctx.scale / sums[part]
+            if ctx.features_grad is not None:
+                of_others = ctx.scale * other * weight_sum * counted
+                ctx.features_grad[part] = multiply(scores, weight.T) * factors - of_others
+            if ctx.weight_grad is not None:
+                _add_product(ctx.weight_grad, scores, (chunk * factors).to(chunk.dtype), is_apart, ctx.scale)
+        if ctx.weight_grad is not None:
+            ctx.weight_grad -= ctx.scale * other * (features * counts).sum(0, dtype=wide)
+        normalizers = largest + sums.log()  # log Σ exp
+        nll_loss = (normalizers - target_scores).masked_fill_(~counts, 0).sum()
+        of_all = (words * normalizers - features.to(wide) @ weight_sum[:, None]).masked_fill_(~counts, 0).sum()
+        loss = of_target * nll_loss + other * of_all
+        correct = None if best is None else (best.eq(targets) & counts.squeeze(1)).sum()
         ctx.mark_non_differentiable(nll_loss, *([] if correct is None else [correct]))
         return loss, nll_loss, correct
 
@@ -158,12 +168,17 @@ class _OutputLoss(torch.autograd.Function):
         return features_grad, weight_grad, None, None, None, None, None
 
 
-def _softmax(scores: Tensor, largest: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the softmax over words; on CPUs in place of the scores: allocating memory takes longer there."""
-    if scores.device.type != "cpu":
-        return torch.softmax(scores, dim=1, dtype=dtype)
-    powers = scores.sub_(largest).exp_()
-    return powers.div_(powers.sum(dim=1, keepdim=True))
+def _add_product(total: Tensor, grad: Tensor, chunk: Tensor, is_apart: bool, scale: float) -> None:
+    """Add gradᵀ · chunk to a gradient of the weight."""
+    if grad.dtype == torch.float16:
+        factor = _factor(chunk, scale)
+        total.addcdiv_(grad.T @ (chunk * factor), factor)
+    elif is_apart:
+        total += multiply(chunk.T, grad.T).T
+    elif total.dtype == grad.dtype:
+        total.addmm_(grad.T, chunk)
+    else:
+        total += grad.T @ chunk
 
 
 def _factor(chunk: Tensor, scale: float) -> Tensor:

@@ -15,8 +15,9 @@ PADDING = 1
 
 @pytest.fixture(autouse=True)
 def short_chunks(monkeypatch):
-    """Chunks of 8 tokens, of which the last has fewer."""
+    """Chunks of 8 tokens, in blocks of 3 with 11 words; the last ones have fewer."""
     monkeypatch.setattr(module, "MIN_CHUNK", 8)
+    monkeypatch.setattr(module, "IN_CACHE", 3 * 11)
     monkeypatch.setattr(module, "MAX_CHUNKS", 100)
 
 
