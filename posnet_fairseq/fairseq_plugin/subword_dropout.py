@@ -74,7 +74,7 @@ class _Side:
         growth = lengths.sum() / sizes[chosen].sum()
         spread = np.quantile((lengths - growth * sizes[chosen]) / np.sqrt(sizes[chosen]), _SHARE)
         foretold = np.ceil(growth * sizes + spread * np.sqrt(sizes)).astype(sizes.dtype)
-        logger.info(f"--subword-dropout {self.dropout}: {growth:.2f} times as many tokens as without")
+        logger.info(f"--subword-dropout {self.dropout}: {growth:.2f} times the number of tokens without it")
         return np.maximum(sizes, np.minimum(foretold, longest))
 
 

@@ -96,8 +96,8 @@ class _OutputLoss(torch.autograd.Function):
             ctx.weight_grad = zeros.T if is_apart else zeros
         ctx.weight_dtype = weight.dtype
         ctx.scale = FLOAT16_SCALE if features.dtype == torch.float16 else 1.0
-        # Expected probabilities: of any word, and of the target in addition. What is the same for all words adds sums
-        # over the weight to the loss and to the gradients, which need no scores.
+        # Expected probabilities: of any word, and of the target in addition. The former is the same for all words: its
+        # part of the loss and of the gradients follows from sums over the weight and the features, without the scores.
         other = smoothing / (words - 1)
         of_target = 1 - smoothing - other
         weight_sum = weight.sum(0, dtype=wide)
@@ -113,7 +113,7 @@ class _OutputLoss(torch.autograd.Function):
             block = torch.empty(min(rows, len(targets)), words, dtype=wide, device=features.device)
 
         def exponentiate(scores: Tensor, part: slice) -> None:
-            """Turn scores in place into their gradients, without the part that all words have, times a factor."""
+            """Replace scores by gradients, times a factor for each token, without the part that all words share."""
             target, powers = targets[part, None], scores if block is None else block[: len(scores)].copy_(scores)
             if best is not None:
                 torch.argmax(powers, 1, out=best[part])
