@@ -1,5 +1,6 @@
 """Multi-head attention, the Transformer's own mixer."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -18,10 +19,11 @@ class Attention(ContentBasedMixer):
 
     def mix(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
         """Mix by torch's own kernel, which returns no weights and is not used with a mask of pairs."""
-        # On CPUs, the kernel draws 64 random bits per mixing weight. posnet's dropout draws 16, but needs the weights
-        # in memory, where they are kept for the backward pass only if the sequence is short.
-        by_16_bits = is_by_16_bits(query, self.drop_probability)
-        is_slow = by_16_bits and memory is not None and not self.should_recompute(memory.size(1))
+        # On CPUs, the kernel draws 64 random bits per mixing weight, where posnet's dropout draws 16, and in 16 bits
+        # its backward pass takes up to nine times as long as that of plain products. These need the weights in memory,
+        # where they are kept for the backward pass only if the sequence is short.
+        is_slow = is_by_16_bits(query, self.drop_probability) or _is_trained_in_16_bits(query)
+        is_slow = is_slow and memory is not None and not self.should_recompute(memory.size(1))
         if context.need_weights or context.hidden is not None or is_slow:
             return super().mix(query, memory, context)
         q, state = self.project_queries(query, context), context.state
@@ -42,3 +44,8 @@ class Attention(ContentBasedMixer):
             mask = None
         mixed = F.scaled_dot_product_attention(q, k, v, mask, dropout_p=self.drop_probability, is_causal=causal)
         return mixed, None
+
+
+def _is_trained_in_16_bits(query: Tensor) -> bool:
+    in_16_bits = query.dtype.itemsize == 2 or torch.is_autocast_enabled("cpu")
+    return query.device.type == "cpu" and in_16_bits and torch.is_grad_enabled()
