@@ -1,6 +1,9 @@
 """The figures of RESULTS.md are those of docs/results, which posnet-plot makes of the committed results."""
 
+import json
 import re
+from collections import defaultdict
+from statistics import mean
 
 import pytest
 
@@ -51,8 +54,9 @@ def test_scores_and_costs(place, study):
     rows = table(TABLES[place])
     for row in rows:
         assert {column: expected(study, row[""], column) for column in row if column} | {"": row[""]} == row
-    systems = {row[""] for name, scores in STUDIES[study].items() for row in scores if name.startswith("Scores on ")}
-    assert {row[""] for row in rows} == {name for name in systems if re.fullmatch(r"`\w+`", name)}
+    scores = next(rows for title, rows in STUDIES[study].items() if title.startswith("Scores on "))
+    seeds = {row[""]: row["seeds"] for row in scores if re.fullmatch(r"`\w+`", row[""])}
+    assert [row[""] for row in rows] == [name for name in seeds if study == "multi30k" or seeds[name] != "1"]
 
 
 def test_claims():
@@ -78,6 +82,144 @@ def test_the_readme_has_the_scores_of_multi30k():
         "`rposnet`",
     ]
     assert [row["BLEU"] for row in table(readme)] == [rows[name] for name in order]
-    text = " ".join(RESULTS.split())
-    for words, name in zip(("report", "own Transformer reaches", "`transformer_pos`"), order, strict=False):
-        assert f"{words} {rows[name]}" in text
+
+
+def scores(study, metric, title="Scores on "):
+    """The cells of each system's scores, test set by test set."""
+    cells = defaultdict(list)
+    for name, rows in STUDIES[study].items():
+        for row in rows if name.startswith(title) else []:
+            if re.fullmatch(r"`\w+`", row[""]):
+                cells[row[""]].append(row[metric])
+    return cells
+
+
+def number(cell):
+    return float(cell.replace("−", "-").split()[0])
+
+
+def percent(study, name):
+    """How many percent more an update costs than one of transformer_pos, run by run."""
+    (row,) = (row for row in STUDIES[study]["Training cost"] if row[""] == f"`{name}`")
+    return sorted(round(100 * (float(cost) - 1)) for cost in row["cost of an update"].split())
+
+
+def runs(study):
+    """What the committed results say, by system."""
+    found = defaultdict(list)
+    for path in sorted((ROOT / "results" / study).glob("*.json")):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        found[result["system"]].append(result)
+    return found
+
+
+def significant(name):
+    """How many of a system's differences on Multi30k are significant: arrows of † and ‡ in BLEU and chrF."""
+    return sum(
+        len(re.findall("[↑↓]", cell)) for metric in ("BLEU", "chrF") for cell in scores("multi30k", metric)[name]
+    )
+
+
+def multi30k():
+    """The figures in the text on Multi30k, each with the words around it."""
+    study, systems, bleu = read_study("multi30k"), runs("multi30k"), scores("multi30k", "BLEU")
+    planned = sum(len(system.seeds) for system in study.systems.values())
+    yield f"{sum(map(len, systems.values()))} of the {planned} runs of the protocol"
+    words = "Wu et al. (ACL 2021) report", "fairseq's own Transformer reaches", "posnet's `transformer_pos`"
+    for says, published in zip(words, study.published, strict=True):
+        yield f"{says} {published.bleu['test']:.1f}"
+    assert [name for name, (first, *_) in bleu.items() if re.search("†[↑↓]", first)] == ["`rope`"]
+    assert not [name for name, (_, *others) in bleu.items() if re.search("†[↑↓]", "".join(others))]
+    assert re.search("‡↓.*‡↓.*‡↓", "".join(bleu["`gaussiannet`"]))
+    assert [bool(re.search("‡↓", cell)) for cell in bleu["`retention`"]] == [True, False, False]
+    tests = len(study.test_sets) * 2 * (2 * (len(bleu) - 2) + 1)  # that of one baseline from the other is one test
+    found = sum(significant(name) for name in bleu if name != "`transformer_pos`")
+    yield f"Of {tests} tests of BLEU and chrF against the two baselines, {found} are significant"
+    yield f"{significant('`gaussiannet`')} of them of `gaussiannet` and {significant('`retention`')} of `retention`"
+    yield f"{round(0.05 * tests)} would be by chance"
+    costs = {name: round(mean(percent("multi30k", name))) for name in systems if name != "transformer_pos"}
+    listed = (f"`{name}` {cost:+d}%" for name, cost in sorted(costs.items(), key=lambda pair: pair[1]))
+    yield ", ".join(listed).replace("-", "−")
+    (joined,) = (rows for title, rows in STUDIES["multi30k"].items() if title.startswith("BLEU by the number"))
+    yield f"{', '.join(row[''] for row in joined)} have "
+    one, two, five, seven = ([number(row[count]) for row in joined] for count in "1257")
+    yield f"{min(one)} to {max(one)} BLEU for one sentence, {min(two)} to {max(two)} for two"
+    yield f"{min(five)} to {max(five)} for five, and {min(seven)} to {max(seven)} for seven"
+    lines = {"test": 1000, "test1": 1000, "test2": 461}
+
+    def speed(name):
+        (run,) = (run for run in systems[name] if run["test_sets"]["test"]["float32"]["cpu_seconds"])
+        sets = {name: of_one["float32"]["sentences_per_second"] for name, of_one in run["test_sets"].items()}
+        return round(sum(lines.values()) / sum(count / sets[name] for name, count in lines.items()))
+
+    yield f"it translates {speed('rposnet')} sentences/s in float32, the Transformer {speed('transformer_pos')}"
+    yield f"rPosNet without its gate {speed('rposnet_ungated')}."
+    changes = [
+        abs(of_one["int8"]["bleu"]["score"] - of_one["float32"]["bleu"]["score"])
+        for results in systems.values()
+        for result in results
+        for of_one in result["test_sets"].values()
+        if "int8" in of_one
+    ]
+    yield f"int8 changes the BLEU of a run by at most {max(changes):.1f}"
+    found = {row["seeds"]: row["detectable"] for row in STUDIES["multi30k"]["Detectable differences"][:2]}
+    yield f"a true difference of {found['3 and 3']} BLEU on 2016"
+
+
+def convergence():
+    """The figures in the text on convergence, as above."""
+    bleu = {name: number(cells[0]) for name, cells in scores("convergence", "BLEU", "Scores on whole").items()}
+    content_based = "rope", "relative", "alpha_translution", "shaw", "translution", "irpe"
+    position_based = "rposnet", "rposnet_ungated", "gaussiannet", "lightconv"
+    relative = [f"`{name}`" for name in (*content_based, *position_based)]
+    assert len(relative) == 10
+    gains = [bleu[name] - bleu["`transformer_pos`"] for name in relative]
+    yield f"by {min(gains):.1f} to {max(gains):.1f} BLEU"
+    claims = {row["systems"]: row for row in STUDIES["convergence"]["Claims of the papers"]}
+    yield f"attention on whole sentences** ({claims['`rposnet` − `shaw`']['BLEU']})"
+    cells = scores("convergence", "BLEU", "Scores on whole")
+    assert all("†↑" in cells[name][0] for name in relative)
+    better = [name for name, (cell,) in cells.items() if "‡↑" in cell]
+    assert better == ["`rope`", "`relative`"]
+    assert len(cells) - 1 == 15  # comparisons with shaw
+    gates = "`rposnet` − `rposnet_ungated`", "`transformer_pos_gated` − `transformer_pos`", "`glinearnet` − `linearnet`"
+    assert [claims[pair]["holds here"] for pair in gates] == ["no"] * 3
+    assert percent("convergence", "gaussiannet")[0] == percent("convergence", "linearnet")[0]
+    yield f"{-percent('convergence', 'linearnet')[0]}% less CPU time per update than the Transformer"
+    least, *_, most = percent("convergence", "alpha_translution")
+    yield f"costs {least} to {most}% more"
+    yield f"Translution costs {percent('convergence', 'translution')[0]}% more"
+
+    def fall(results):
+        courses = [dict(zip(*result["training"]["validation"].values(), strict=True)) for result in results]
+        return mean(100 * (1 - course[6000] / course[5000]) for course in courses)
+
+    falls = {name: fall(results) for name, results in runs("convergence").items()}
+    of_transformer = falls.pop("transformer_pos")
+    seeds = [row["seeds"] for row in next(iter(STUDIES["convergence"].values()))]
+    yield f"{seeds.count('1')} others have one"
+    yield f"fell by {min(falls.values()):.0f} to {max(falls.values()):.0f}%, the Transformer's by {of_transformer:.0f}%"
+    found = {row["seeds"]: row["detectable"] for row in STUDIES["convergence"]["Detectable differences"][:2]}
+    yield f"({found['3 and 3']} on whole sentences; {found['1 and 3']} if one system has a single seed)"
+
+
+def crossbars():
+    """The figures in the text on crossbars, as above."""
+    text = (ROOT / "docs/crossbars.md").read_text(encoding="utf-8")
+    rows = {row["BLEU"]: row for rows in re.findall(TABLE, text, re.M) for row in table(rows) if "1 d" in row}
+    lost = {name: f"{float(row['digital']) - float(row['1 d']):.1f}" for name, row in rows.items()}
+    yield f"Shaw et al.'s attention has lost {lost['`shaw`']} BLEU, rPosNet {lost['`rposnet`']}"
+    yield f"and GaussianNet {lost['`gaussiannet`']}:"
+
+
+# What is left are numbers of the data, the protocols, the tests and the literature.
+OTHERS = {*"1 2 3 5 7 12 18% 80% 95% .05 ±1 1,000 6,000 8,000 29,000 50,777 2016".split()}
+
+
+def test_the_text_has_the_figures_of_the_results():
+    text = " ".join(re.sub(TABLE, "", RESULTS, flags=re.M).split())
+    for words in (*multi30k(), *convergence(), *crossbars()):
+        assert words in text
+        text = text.replace(words, "")
+    left = set(re.findall(r"(?<![\w.,])[±−+]?[.\d][\d.,]*(?<![.,])%?", text))
+    assert left == OTHERS, left
