@@ -132,6 +132,8 @@ def multi30k():
     assert not [name for name, (_, *others) in bleu.items() if re.search("†[↑↓]", "".join(others))]
     assert re.search("‡↓.*‡↓.*‡↓", "".join(bleu["`gaussiannet`"]))
     assert [bool(re.search("‡↓", cell)) for cell in bleu["`retention`"]] == [True, False, False]
+    alike = "lightconv", "forgetting", "glinearnet", "aposnet"
+    assert not [name for name in alike for cell in bleu[f"`{name}`"] if "‡" in cell]
     tests = len(study.test_sets) * 2 * (2 * (len(bleu) - 2) + 1)  # that of one baseline from the other is one test
     found = sum(significant(name) for name in bleu if name != "`transformer_pos`")
     yield f"Of {tests} tests of BLEU and chrF against the two baselines, {found} are significant"
