@@ -47,5 +47,5 @@ class Attention(ContentBasedMixer):
 
 
 def _is_trained_in_16_bits(query: Tensor) -> bool:
-    in_16_bits = query.dtype.itemsize == 2 or torch.is_autocast_enabled("cpu")
-    return query.device.type == "cpu" and in_16_bits and torch.is_grad_enabled()
+    is_trained_on_cpu = torch.is_grad_enabled() and query.device.type == "cpu"
+    return is_trained_on_cpu and (query.dtype.itemsize == 2 or torch.is_autocast_enabled("cpu"))

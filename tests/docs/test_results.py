@@ -8,6 +8,7 @@ from statistics import mean
 import pytest
 
 from posnet_fairseq.studies.protocol import read_study
+from posnet_fairseq.studies.results import path_of, read_all
 from support.commands import ROOT
 
 TABLE = r"((?:^\|.*\n)+)"
@@ -54,8 +55,7 @@ def test_scores_and_costs(place, study):
     rows = table(TABLES[place])
     for row in rows:
         assert {column: expected(study, row[""], column) for column in row if column} | {"": row[""]} == row
-    scores = next(rows for title, rows in STUDIES[study].items() if title.startswith("Scores on "))
-    seeds = {row[""]: row["seeds"] for row in scores if re.fullmatch(r"`\w+`", row[""])}
+    seeds = {name: cells[0] for name, cells in scores(study, "seeds").items()}
     assert [row[""] for row in rows] == [name for name in seeds if study == "multi30k" or seeds[name] != "1"]
 
 
@@ -84,13 +84,13 @@ def test_the_readme_has_the_scores_of_multi30k():
     assert [row["BLEU"] for row in table(readme)] == [rows[name] for name in order]
 
 
-def scores(study, metric, title="Scores on "):
-    """The cells of each system's scores, test set by test set."""
+def scores(study, column):
+    """The cells of each system in the tables of scores, test set by test set."""
     cells = defaultdict(list)
-    for name, rows in STUDIES[study].items():
-        for row in rows if name.startswith(title) else []:
+    for title, rows in STUDIES[study].items():
+        for row in rows if title.startswith("Scores on ") else []:
             if re.fullmatch(r"`\w+`", row[""]):
-                cells[row[""]].append(row[metric])
+                cells[row[""]].append(row[column])
     return cells
 
 
@@ -104,15 +104,6 @@ def percent(study, name):
     return sorted(round(100 * (float(cost) - 1)) for cost in row["cost of an update"].split())
 
 
-def runs(study):
-    """What the committed results say, by system."""
-    found = defaultdict(list)
-    for path in sorted((ROOT / "results" / study).glob("*.json")):
-        result = json.loads(path.read_text(encoding="utf-8"))
-        found[result["system"]].append(result)
-    return found
-
-
 def significant(name):
     """How many of a system's differences on Multi30k are significant: arrows of † and ‡ in BLEU and chrF."""
     return sum(
@@ -122,7 +113,8 @@ def significant(name):
 
 def multi30k():
     """The figures in the text on Multi30k, each with the words around it."""
-    study, systems, bleu = read_study("multi30k"), runs("multi30k"), scores("multi30k", "BLEU")
+    study, folder, bleu = read_study("multi30k"), ROOT / "results/multi30k", scores("multi30k", "BLEU")
+    systems = read_all(folder, study)
     planned = sum(len(system.seeds) for system in study.systems.values())
     yield f"{sum(map(len, systems.values()))} of the {planned} runs of the protocol"
     words = "Wu et al. (ACL 2021) report", "fairseq's own Transformer reaches", "posnet's `transformer_pos`"
@@ -140,28 +132,28 @@ def multi30k():
     yield f"{significant('`gaussiannet`')} of them of `gaussiannet` and {significant('`retention`')} of `retention`"
     yield f"{round(0.05 * tests)} would be by chance"
     costs = {name: round(mean(percent("multi30k", name))) for name in systems if name != "transformer_pos"}
-    listed = (f"`{name}` {cost:+d}%" for name, cost in sorted(costs.items(), key=lambda pair: pair[1]))
+    listed = (f"`{name}` {cost:+d}%" for name, cost in sorted(costs.items(), key=lambda pair: pair[::-1]))
     yield ", ".join(listed).replace("-", "−")
     (joined,) = (rows for title, rows in STUDIES["multi30k"].items() if title.startswith("BLEU by the number"))
     yield f"{', '.join(row[''] for row in joined)} have "
     one, two, five, seven = ([number(row[count]) for row in joined] for count in "1257")
     yield f"{min(one)} to {max(one)} BLEU for one sentence, {min(two)} to {max(two)} for two"
     yield f"{min(five)} to {max(five)} for five, and {min(seven)} to {max(seven)} for seven"
-    lines = {"test": 1000, "test1": 1000, "test2": 461}
 
     def speed(name):
-        (run,) = (run for run in systems[name] if run["test_sets"]["test"]["float32"]["cpu_seconds"])
-        sets = {name: of_one["float32"]["sentences_per_second"] for name, of_one in run["test_sets"].items()}
-        return round(sum(lines.values()) / sum(count / sets[name] for name, count in lines.items()))
+        (run,) = (run for run in systems[name] if run.test_sets["test"].float32.cpu_seconds)
+        result = json.loads(path_of(folder, name, run.seed).read_text(encoding="utf-8"))
+        speeds = [of_one["float32"]["sentences_per_second"] for of_one in result["test_sets"].values()]
+        lines = [count for of_one in run.test_sets.values() for count in of_one.lines]
+        return round(sum(lines) / sum(count / rate for count, rate in zip(lines, speeds, strict=True)))
 
     yield f"it translates {speed('rposnet')} sentences/s in float32, the Transformer {speed('transformer_pos')}"
     yield f"rPosNet without its gate {speed('rposnet_ungated')}."
     changes = [
-        abs(of_one["int8"]["bleu"]["score"] - of_one["float32"]["bleu"]["score"])
+        abs(of_one.int8.bleu.score - of_one.float32.bleu.score)
         for results in systems.values()
         for result in results
-        for of_one in result["test_sets"].values()
-        if "int8" in of_one
+        for of_one in result.test_sets.values()
     ]
     yield f"int8 changes the BLEU of a run by at most {max(changes):.1f}"
     found = {row["seeds"]: row["detectable"] for row in STUDIES["multi30k"]["Detectable differences"][:2]}
@@ -170,7 +162,8 @@ def multi30k():
 
 def convergence():
     """The figures in the text on convergence, as above."""
-    bleu = {name: number(cells[0]) for name, cells in scores("convergence", "BLEU", "Scores on whole").items()}
+    cells = {name: first for name, (first, *_) in scores("convergence", "BLEU").items()}
+    bleu = {name: number(cell) for name, cell in cells.items()}
     content_based = "rope", "relative", "alpha_translution", "shaw", "translution", "irpe"
     position_based = "rposnet", "rposnet_ungated", "gaussiannet", "lightconv"
     relative = [f"`{name}`" for name in (*content_based, *position_based)]
@@ -179,10 +172,8 @@ def convergence():
     yield f"by {min(gains):.1f} to {max(gains):.1f} BLEU"
     claims = {row["systems"]: row for row in STUDIES["convergence"]["Claims of the papers"]}
     yield f"attention on whole sentences** ({claims['`rposnet` − `shaw`']['BLEU']})"
-    cells = scores("convergence", "BLEU", "Scores on whole")
-    assert all("†↑" in cells[name][0] for name in relative)
-    better = [name for name, (cell,) in cells.items() if "‡↑" in cell]
-    assert better == ["`rope`", "`relative`"]
+    assert all("†↑" in cells[name] for name in relative)
+    assert [name for name, cell in cells.items() if "‡↑" in cell] == ["`rope`", "`relative`"]
     assert len(cells) - 1 == 15  # comparisons with shaw
     gates = "`rposnet` − `rposnet_ungated`", "`transformer_pos_gated` − `transformer_pos`", "`glinearnet` − `linearnet`"
     assert [claims[pair]["holds here"] for pair in gates] == ["no"] * 3
@@ -193,13 +184,14 @@ def convergence():
     yield f"Translution costs {percent('convergence', 'translution')[0]}% more"
 
     def fall(results):
-        courses = [dict(zip(*result["training"]["validation"].values(), strict=True)) for result in results]
+        of_all = (result.training.validation for result in results)
+        courses = [dict(zip(course.updates, course.perplexity, strict=True)) for course in of_all]
         return mean(100 * (1 - course[6000] / course[5000]) for course in courses)
 
-    falls = {name: fall(results) for name, results in runs("convergence").items()}
+    systems = read_all(ROOT / "results/convergence", read_study("convergence"))
+    yield f"{sum(len(results) == 1 for results in systems.values())} others have one"
+    falls = {name: fall(results) for name, results in systems.items()}
     of_transformer = falls.pop("transformer_pos")
-    seeds = [row["seeds"] for row in next(iter(STUDIES["convergence"].values()))]
-    yield f"{seeds.count('1')} others have one"
     yield f"fell by {min(falls.values()):.0f} to {max(falls.values()):.0f}%, the Transformer's by {of_transformer:.0f}%"
     found = {row["seeds"]: row["detectable"] for row in STUDIES["convergence"]["Detectable differences"][:2]}
     yield f"({found['3 and 3']} on whole sentences; {found['1 and 3']} if one system has a single seed)"
