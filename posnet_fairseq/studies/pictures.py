@@ -6,6 +6,7 @@ from statistics import fmean
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 
 from posnet_fairseq.plots import style
 from posnet_fairseq.shared.files import check_folder, replacing
@@ -94,6 +95,7 @@ def _against(axis: Axes, analysis: Analysis, test_set: str, cost: Mapping[str, f
         axis.annotate(
             system, (cost[system], height), xytext=(-6, 4), ha="right",
             textcoords="offset points", fontsize=8, color=style.line_style(places[system])["color"],
+            path_effects=[withStroke(linewidth=3, foreground="white")],  # bars of others pass behind
         )  # fmt: skip
     left, right = axis.get_xlim()
     axis.set_xlim(left - 0.3 * (right - left), right)  # room for the first name

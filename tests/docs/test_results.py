@@ -1,6 +1,5 @@
 """The figures of RESULTS.md are those of docs/results, which posnet-plot makes of the committed results."""
 
-import json
 import re
 from collections import defaultdict
 from statistics import mean
@@ -8,7 +7,7 @@ from statistics import mean
 import pytest
 
 from posnet_fairseq.studies.protocol import read_study
-from posnet_fairseq.studies.results import path_of, read_all
+from posnet_fairseq.studies.results import read_all
 from support.commands import ROOT
 
 TABLE = r"((?:^\|.*\n)+)"
@@ -123,32 +122,24 @@ def multi30k():
     assert [name for name, (first, *_) in bleu.items() if re.search("†[↑↓]", first)] == ["`rope`"]
     assert not [name for name, (_, *others) in bleu.items() if re.search("†[↑↓]", "".join(others))]
     assert re.search("‡↓.*‡↓.*‡↓", "".join(bleu["`gaussiannet`"]))
-    assert [bool(re.search("‡↓", cell)) for cell in bleu["`retention`"]] == [True, False, False]
+    for name in "retention", "ssru_decoder":
+        assert [bool(re.search("‡↓", cell)) for cell in bleu[f"`{name}`"]] == [True, False, False]
     alike = "lightconv", "forgetting", "glinearnet", "aposnet"
     assert not [name for name in alike for cell in bleu[f"`{name}`"] if "‡" in cell]
     tests = len(study.test_sets) * 2 * (2 * (len(bleu) - 2) + 1)  # that of one baseline from the other is one test
     found = sum(significant(name) for name in bleu if name != "`transformer_pos`")
     yield f"Of {tests} tests of BLEU and chrF against the two baselines, {found} are significant"
-    yield f"{significant('`gaussiannet`')} of them of `gaussiannet` and {significant('`retention`')} of `retention`"
+    first, *more = (f"`{name}`" for name in ("gaussiannet", "retention", "ssru_decoder"))
+    yield ", ".join([f"{significant(first)} of them of {first}", *(f"{significant(name)} of {name}" for name in more)])
     yield f"{round(0.05 * tests)} would be by chance"
     costs = {name: round(mean(percent("multi30k", name))) for name in systems if name != "transformer_pos"}
     listed = (f"`{name}` {cost:+d}%" for name, cost in sorted(costs.items(), key=lambda pair: pair[::-1]))
     yield ", ".join(listed).replace("-", "−")
     (joined,) = (rows for title, rows in STUDIES["multi30k"].items() if title.startswith("BLEU by the number"))
-    yield f"{', '.join(row[''] for row in joined)} have "
+    yield f"The {len(joined)} systems tested so far have "
     one, two, five, seven = ([number(row[count]) for row in joined] for count in "1257")
     yield f"{min(one)} to {max(one)} BLEU for one sentence, {min(two)} to {max(two)} for two"
     yield f"{min(five)} to {max(five)} for five, and {min(seven)} to {max(seven)} for seven"
-
-    def speed(name):
-        (run,) = (run for run in systems[name] if run.test_sets["test"].float32.cpu_seconds)
-        result = json.loads(path_of(folder, name, run.seed).read_text(encoding="utf-8"))
-        speeds = [of_one["float32"]["sentences_per_second"] for of_one in result["test_sets"].values()]
-        lines = [count for of_one in run.test_sets.values() for count in of_one.lines]
-        return round(sum(lines) / sum(count / rate for count, rate in zip(lines, speeds, strict=True)))
-
-    yield f"it translates {speed('rposnet')} sentences/s in float32, the Transformer {speed('transformer_pos')}"
-    yield f"rPosNet without its gate {speed('rposnet_ungated')}."
     changes = [
         abs(of_one.int8.bleu.score - of_one.float32.bleu.score)
         for results in systems.values()
