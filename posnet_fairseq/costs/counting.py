@@ -5,6 +5,7 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, sdpa_flop
 
@@ -24,6 +25,14 @@ LONGEST_ON_CPU = 2**10
 # That of CPUs is missing in torch's table of formulas.
 _FORMULAS = {**flop_registry, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: sdpa_flop}
 del _FORMULAS[torch.ops.aten.convolution]  # over four tokens, and no product of matrices
+
+
+def _scan_flops(steps: Tensor, values: Tensor, writes: Tensor, *_: Any, **__: Any) -> int:
+    """Of w_n B_nᵀ, which a token writes into the states h of Mamba, and of h_n C_n, which it reads."""
+    return 4 * values.numel() * writes.size(-1)
+
+
+_FORMULAS[torch.ops.posnet.selective_scan] = _scan_flops
 
 
 def build(

@@ -15,6 +15,7 @@ from rich.table import Table
 import posnet_fairseq.mixers  # noqa: F401  (registers them)
 from posnet_fairseq.costs import counting
 from posnet_fairseq.mixers.bases.mixer_options import choices, plain_type
+from posnet_fairseq.mixers.bases.recurrent import RecurrentMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.fourier import LONGEST_PRODUCT
 from posnet_fairseq.ops.grid import Grid
@@ -22,6 +23,7 @@ from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.progress import plain_console
 from posnet_fairseq.transformer.model_options import per_layer, translation_model_fields
+from posnet_fairseq.transformer.placement import listed
 from posnet_fairseq.transformer.sizes import SIZES, of_arch
 
 COMMON = ("gate", "cross_gate", "position_embedding", "length_ratio")
@@ -69,7 +71,7 @@ def _show_layers(options: argparse.Namespace) -> None:
     if options.options or options.grid:
         what = "--options" if options.options else "--grid"
         raise UsageError(f"{what} {options.mixer}: these are several mixers. Give one.")
-    mixers = ",".join(_named(name.strip()).name for name in options.mixer.split(","))
+    mixers = ",".join(_named(name).name for name in listed("mixers", options.mixer))
     _print_report(options, (_asked(options) or _of_layers)(options, [mixers]))
 
 
@@ -147,6 +149,8 @@ def option_rows(mixer: type[TokenMixer]) -> Iterator[tuple[str, str, str, str]]:
         if field.name in ("cross_gate", "length_ratio") and "cross" not in mixer.places:
             continue
         if field.name == "length_ratio" and not mixer.reads_length_ratio:
+            continue
+        if field.name == "gate" and issubclass(mixer, RecurrentMixer):
             continue
         values = _values(field)
         if field.name == "position_embedding" and mixer.reads_positions:

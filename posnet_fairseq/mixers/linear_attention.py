@@ -8,7 +8,7 @@ from torch import Tensor
 
 from posnet_fairseq.mixers.bases import Mixed, MixerSettings, MixingContext, TokenMixer
 from posnet_fairseq.mixers.bases.recurrent import advance_state
-from posnet_fairseq.ops.dtypes import in_float
+from posnet_fairseq.ops.dtypes import in_float, without_autocast
 from posnet_fairseq.ops.heads import split_heads
 from posnet_fairseq.ops.initialization import ONE_OF_THREE, linear
 from posnet_fairseq.ops.recurrence import Terms, recur
@@ -40,10 +40,13 @@ class LinearAttention(TokenMixer):
 
     def mix(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
         """Multiply queries with sums over the memory, in the decoder over the tokens so far."""
-        q, state = self._features(self.query_proj(query)), context.state
-        if state is None:
-            return self._mix_all(q, *self._keys_and_values(memory, context), context)
-        weights, k, v = None, *self._keys_and_values(memory, context)
+        q, (k, v) = self._features(self.query_proj(query)), self._keys_and_values(memory, context)
+        with without_autocast(q):  # sums over many tokens are beyond float16
+            return self._mix_all(q, k, v, context) if context.state is None else self._step(q, k, v, context)
+
+    def _step(self, q: Tensor, k: Any, v: Any, context: MixingContext) -> Mixed:
+        state, weights = context.state, None
+        assert state is not None
         if self.place == "cross":
             matrix = state.get_or_create("matrix", lambda: in_float(k.mT) @ in_float(v))
             keys = state.get_or_create("keys", lambda: in_float(k).sum(dim=2, keepdim=True))
@@ -54,7 +57,7 @@ class LinearAttention(TokenMixer):
             keys = state.get_or_create("keys", lambda: in_float(torch.zeros_like(k)))
             state.rows["keys"] = keys + k
             mixed = advance_state(state, Terms(q, k, in_float(v)))
-        return _normalized(mixed, q, state.rows["keys"]).to(query.dtype), weights
+        return _normalized(mixed, q, state.rows["keys"]).to(q.dtype), weights
 
     def _mix_all(self, q: Tensor, k: Tensor, v: Tensor, context: MixingContext) -> Mixed:
         weights = None

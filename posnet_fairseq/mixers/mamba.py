@@ -44,14 +44,13 @@ class Mamba(RecurrentMixer):
     x' and z, of width 2D each, are projections of x; x' goes through a convolution over 4 tokens. (δ, B, C) = W_x x' of
     the widths R = ⌈D/16⌉, 16 and 16; Δ = softplus(W_Δ δ + b). h has 16 numbers for each feature of x'. The result is
     W_out (y ⊙ silu(z)). As in the authors' code A, -1 ... -16 for each feature, and D, 1, start the same everywhere,
-    b starts so that softplus(b) is between .001 and .1, W_Δ is uniform up to 1/√R, and of these only W_Δ takes weight
-    decay.
+    b starts so that softplus(b) is between .001 and .1, and W_Δ is uniform up to 1/√R. A, D and b take no weight decay.
 
     In the encoder convolution, W_x, W_Δ, b and A have weights of their own in each direction; D multiplies the x' of
     the first one. A layer has 6D² + 2D parameters, and (108 + 4R)·D more for each direction, where D is the width.
     """
 
-    operations_formula = "6ND² + 8NRD + 128ND"
+    operations_formula = "6ND² + 8NRD + 256ND"
 
     def __init__(self, settings: MixerSettings) -> None:
         width = EXPAND * settings.embed_dim

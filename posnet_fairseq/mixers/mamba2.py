@@ -33,7 +33,9 @@ class Mamba2(RecurrentMixer):
     Dao and Gu (ICML 2024): z, x', B, C and Δ are projections of x, without biases; x', B and C go through a convolution
     over 4 tokens. Heads share B and C, of ``--state-size`` features each. Δ = softplus(· + b), A and D are numbers of
     each head. The result is RMS(y ⊙ silu(z)) over all features, times a learned scale, and its projection. In the
-    encoder convolution, Δ and A have weights of their own in each direction; D multiplies the x' of the first one.
+    encoder convolution, Δ and A have weights of their own in each direction; D multiplies the x' of the first one. With
+    the default widths a layer has 6D² + 130D + H parameters, and (H + 10)·D + 640 + 2H more for each direction, where D
+    is the width of the model.
     """
 
     @dataclass

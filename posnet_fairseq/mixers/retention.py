@@ -20,7 +20,6 @@ class Retention(RecurrentMixer):
     are twice as wide as the model (``--expand 2``). Projections have no biases.
     """
 
-    operations_formula = "2N²D + 5ND²"
     Config = Expand
 
     @classmethod
@@ -37,7 +36,7 @@ class Retention(RecurrentMixer):
     def project(self, x: Tensor, context: MixingContext) -> tuple[Tensor, ...]:
         """q_n and k_m turned by their positions, v, gate."""
         q, k, v, gate = self.in_proj(x).split(self.widths, dim=-1)
-        positions = torch.arange(context.first, context.first + x.size(1), device=x.device)
+        positions = torch.arange(x.size(1), device=x.device) + context.first
         k = rotate(self.heads(k), positions) * self.head_dim**-0.5
         return rotate(self.heads(q), positions), k, self.heads(v), gate
 

@@ -26,5 +26,5 @@ def in_float(x: Tensor) -> Tensor:
 def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
     """Return a context in which products of tensors on the device of `x` keep their types."""
     kind = x.device.type
-    available = torch.amp.is_autocast_available(kind)
-    return torch.autocast(kind, enabled=False) if available else contextlib.nullcontext()
+    enabled = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return torch.autocast(kind, enabled=False) if enabled else contextlib.nullcontext()

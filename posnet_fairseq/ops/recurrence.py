@@ -97,10 +97,11 @@ def advance(state: Tensor, terms: Terms, in_place: bool) -> tuple[Tensor, Tensor
     if terms.log_decay is not None:
         decay = terms.log_decay.to(state.dtype).exp().mT
         state = state.mul_(decay) if in_place else state * decay
-    if terms.write is not None:
-        v = (v - k @ state) * terms.write.to(state.dtype)
-    state = state.addcmul_(k.mT, v) if in_place else torch.addcmul(state, k.mT, v)
-    return state, (q @ state).to(terms.v.dtype)
+    with without_autocast(state):
+        if terms.write is not None:
+            v = (v - k @ state) * terms.write.to(state.dtype)
+        state = state.addcmul_(k.mT, v) if in_place else torch.addcmul(state, k.mT, v)
+        return state, (q @ state).to(terms.v.dtype)
 
 
 def _in_one_chunk(terms: Terms, backward: bool) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from posnet_fairseq.ops.derivatives import once_differentiable
+from posnet_fairseq.ops.dtypes import without_autocast
 from posnet_fairseq.ops.operators import operator
 
 # Tokens of a segment, in front of which h is kept for the backward pass.
@@ -50,7 +51,8 @@ def advance(state: Tensor, terms: Terms) -> tuple[Tensor, Tensor]:
     """Return h after one token more, (B, S, C), and y of that token, (B, 1, C). `terms`: of one token."""
     steps, values, writes, reads, rates = terms
     state = torch.addcmul(state * (-rates * steps).exp(), writes.mT, values)
-    return state, reads @ state
+    with without_autocast(state):
+        return state, reads @ state
 
 
 class _SelectiveScan(torch.autograd.Function):

@@ -213,7 +213,7 @@ class TrainingSettings(Settings):
 
 def _mixer_setting(place: str) -> Any:
     about = f"mixer of {place}, if not that of the architecture, or one for each layer: lightconv,lightconv,attention"
-    return _of_training(about, "", lambda text: ",".join(parsers.names(text)), metavar="MIXERS")
+    return _of_training(about, "", lambda text: ",".join(re.split(r"\s*,\s*|\s+", text.strip())), metavar="MIXERS")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,9 +245,10 @@ class RunSettings(TrainingSettings):
 
         find_mixer(self.mixer, "--mixer")
         from posnet_fairseq.registry import get_mixer
+        from posnet_fairseq.transformer.placement import listed
 
         for name, mixers in self._mixers.items():
-            for mixer in mixers.split(","):
+            for mixer in listed(flag(name), mixers):
                 get_mixer(mixer, flag(name))
             if flag(name) in by_name(self.options):
                 refuse(name, mixers, f"{flag('options')} has it, too. Give it once.")

@@ -13,6 +13,7 @@ from posnet_fairseq.transformer.model_options import language_model_fields, tran
 from posnet_fairseq.transformer.option_checks import checked_mixers
 from posnet_fairseq.transformer.placement import (
     is_listed,
+    listed,
     mixers_at,
     mixers_of,
     names_of,
@@ -48,8 +49,8 @@ def options_of(mixer: str, size: str, max_positions: int, **options: Any) -> Nam
 
 def _in_decoder(mixers: str) -> str:
     """Return mixers with attention for those that cannot stand in the decoder (FourierNet)."""
-    names = mixers.split(",")
-    return ",".join(name if "decoder" in get_mixer(name.strip()).places else "attention" for name in names)
+    names = listed("mixers", mixers)
+    return ",".join(name if "decoder" in get_mixer(name).places else "attention" for name in names)
 
 
 def apply_arch(cfg: Any, mixer: str, size: str) -> None:

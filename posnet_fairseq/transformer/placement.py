@@ -20,9 +20,17 @@ def places(cfg: Any) -> list[str]:
     return [place for place, option in PLACE_OPTIONS.items() if getattr(cfg, option, None) is not None]
 
 
+def listed(name: str, value: Any) -> list[str]:
+    """Return the values of an option between commas."""
+    values = [text.strip() for text in str(value).split(",")]
+    if len(values) > 1 and "" in values:
+        raise UsageError(f"{name} {value}: a value beside a comma is missing. Give one for each layer.")
+    return values
+
+
 def by_layer(name: str, value: Any, layers: int, advice: str = "") -> list[str]:
     """Return the value of an option in each layer, from one for all layers ("16") or one for each ("4,8,16")."""
-    values = [text.strip() for text in str(value).split(",")]
+    values = listed(name, value)
     if len(values) not in (1, layers):
         raise UsageError(
             f"{name} {value}: these are {len(values)} values for {layers} layers. Give one for all layers or one for "
@@ -58,7 +66,7 @@ def mixers_at(cfg: Any, place: str) -> list[type[TokenMixer]]:
         return mixers
     mixer = get_mixer(names[0], flag(option))
     limits = [limit.name for limit in dataclasses.fields(mixer.Config) if limit.metadata.get("first_layers")]
-    chosen = configure(mixer.Config, {name: getattr(cfg, name) for name in limits})
+    chosen = configure(mixer.Config, {name: option_value(cfg, mixer, name) for name in limits})
     first = min((number for name in limits if (number := getattr(chosen, name)) is not None), default=layers)
     return [mixer if layer < first else get_mixer("attention") for layer in range(layers)]
 
@@ -76,6 +84,12 @@ def names_of(mixers: Iterable[type[TokenMixer]]) -> str:
 def reads_length_ratio(cfg: Any) -> bool:
     """Return whether a cross-attention depends on γ."""
     return "cross" in places(cfg) and any(mixer.reads_length_ratio for mixer in mixers_at(cfg, "cross"))
+
+
+def option_value(cfg: Any, mixer: type[TokenMixer], name: str) -> Any:
+    """Return an option as given; if open, since mixers differ in it, as architectures of translation models set it."""
+    value = getattr(cfg, name)
+    return mixer.arch_options.get(name) if value is None and "encoder" in places(cfg) else value
 
 
 def side_option(cfg: Any, side: str, name: str) -> str:
@@ -108,7 +122,7 @@ def _mixer_settings(cfg: Any, place: str, layer: int, mixer: type[TokenMixer], g
     side, chosen = side_of(place), {}
     layers = getattr(cfg, f"{side}_layers")
     for option in dataclasses.fields(mixer.Config):
-        value = getattr(cfg, option.name)
+        value = option_value(cfg, mixer, option.name)
         if value is None or (option.metadata.get("first_layers") and is_listed(cfg, place)):
             continue
         chosen[option.name] = _of_layer(option.name, value, layer, layers) if per_layer(option) else value

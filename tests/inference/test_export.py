@@ -248,6 +248,7 @@ def test_a_folder_is_written_whole_or_not_at_all(data, capsys, monkeypatch):
             "cross_mixer": "rposnet,attention",
             "length_ratio": "1.25",
         },
+        {"mixer": "attention", "decoder_self_mixer": "retention,ssru"},
     ],
     ids=lambda options: options.get("decoder_self_mixer", options["mixer"]),
 )

@@ -215,6 +215,19 @@ def test_an_architectures_number_of_first_layers_is_that_of_places_with_one_mixe
     assert (listed.translution_layers, single.translution_layers) == (None, 2)
 
 
+def test_mixers_that_set_an_option_to_different_values_keep_their_own():
+    """Translution's matrices of every offset in every layer would be 28 times the parameters of a base model."""
+    several = build_model("translution", encoder_layers=3, decoder_layers=3, decoder_self_mixer="alpha_translution")
+    for side, name in ((several.encoder, "translution"), (several.decoder, "alpha_translution")):
+        alone = build_model(name, encoder_layers=3, decoder_layers=3).encoder
+        assert [layer.self_attn.settings.options for layer in side.layers] == [
+            layer.self_attn.settings.options for layer in alone.layers
+        ]
+    names = "translution,alpha_translution"
+    listed = build_model("attention", encoder_self_mixer=names).encoder
+    assert [layer.self_attn.settings.options.translution_clip for layer in listed.layers] == [4, 16]
+
+
 @pytest.mark.parametrize(
     ("mixers", "learned"),
     [("attention,rposnet", True), ("attention,shaw", False), ("aposnet,rposnet", False), ("lightconv,rposnet", True)],
@@ -238,7 +251,11 @@ def test_without_readers_the_first_layer_decides_on_positions():
             r"--encoder-self-mixer rposnet,attention,shaw: these are 3 values for 2 layers\. Give one for all layers "
             r"or one for each\.$",
         ),
-        ({"cross_mixer": "attention,"}, "layer 2 of the decoder: --cross-mixer : there is no such mixer"),
+        ({"cross_mixer": "attention,"}, r"--cross-mixer attention,: a value beside a comma is missing\."),
+        (
+            {"decoder_self_mixer": "ssru", "decoder_gate": "glu"},
+            r"gate glu: ssru has .* own\. Leave out --gate, or --decoder-gate if you gave that\.",
+        ),
         (
             {"decoder_self_mixer": "attention,fouriernet"},
             r"layer 2 of the decoder: --decoder-self-mixer fouriernet: this mixer cannot stand there\. Choose one of",

@@ -213,3 +213,5 @@ def test_what_does_not_fit_is_refused():
         attention(x, x, x, key_padding_mask=torch.arange(9).expand(B, -1) < 2)
     with pytest.raises(UsageError, match=r"attn_mask: fouriernet mixes all tokens of a sentence\. Leave it out"):
         mixer("fouriernet")(x, attn_mask=torch.ones(N, N, dtype=torch.bool))
+    with pytest.raises(UsageError, match=r"attn_mask: ssru hides the future, and nothing else\. .* is_causal=True too"):
+        mixer("ssru", causal=True)(x, attn_mask=torch.ones(N, N, dtype=torch.bool))

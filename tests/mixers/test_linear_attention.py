@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+import posnet_fairseq
 from posnet_fairseq.mixers.bases.mixer_settings import PLACES
 from support import reference
 from support.building import build_mixer
@@ -28,6 +29,29 @@ def naive_linear_attention(mixer, x, y):
 def test_equals_formula(place, gate):
     lengths = reference.LENGTHS if gate == "none" else reference.SHORT
     reference.assert_equal_to_reference(build_mixer("linear_attention", place, gate), naive_linear_attention, lengths)
+
+
+@pytest.mark.parametrize(
+    ("place", "in_steps"), [*((place, False) for place in PLACES), ("decoder", True), ("cross", True)]
+)
+@torch.no_grad()
+def test_sums_of_many_tokens_stay_finite_under_autocast(place, in_steps):
+    """Where tokens have much in common they are beyond 65,504, the largest number of float16."""
+    torch.manual_seed(0)
+    causal, cross = place == "decoder", place == "cross"
+    mixer = posnet_fairseq.build_mixer(
+        "linear_attention", 512, 8, max_positions=1000, causal=causal, cross_attention=cross
+    ).eval()
+    tokens = torch.nn.functional.layer_norm(torch.randn(1, 1000, 512) + torch.randn(1, 1, 512), (512,))
+    memory = tokens if cross else None
+    expected = mixer(tokens, memory)
+    with torch.autocast("cpu", dtype=torch.float16):
+        if in_steps:
+            state = mixer.init_state(1, memory)
+            found = torch.cat([mixer.step(token, state) for token in tokens.split(1, dim=1)], dim=1)
+        else:
+            found = mixer(tokens, memory)
+    torch.testing.assert_close(found.float(), expected, rtol=0, atol=0.01)
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -63,6 +63,8 @@ def test_mixers_of_places_are_options_of_the_training_and_name_the_run(folder):
         options_of(read("--stop-on", "bleu"), TranslationData("de", "zh+en", "key"))
     assert "bleu" in options_of(read("--stop-on", "bleu"), TranslationData("en", "de+fr", "key"))
     assert read("--name", "mine", "--decoder-self-mixer", "shaw").system == "mine"
+    with pytest.raises(UsageError, match=r"--cross-mixer shaw,,rope: a value beside a comma is missing\."):
+        read("--cross-mixer", "shaw,,rope")
     (folder / "run.yaml").write_text("encoder-self-mixer: [shaw, rope]\n")
     assert read("--config", "run.yaml").encoder_self_mixer == "shaw,rope"
 
@@ -161,7 +163,7 @@ def test_values(parse, good, bad):
         (["wmt14.en-de", "--options=--x 'a b'"], "quotes are not understood there"),
         (["wmt14.en-de", "--cross-mixer", "shaw", "--options=--x --cross-mixer=irpe"], "--options has it, too"),
         (["wmt14.en-de", "--encoder-self-mixer", "shaw,roep"], "--encoder-self-mixer roep: .* Did you mean rope?"),
-        (["corpus", "--data", "x", "--decoder-self-mixer", "shaw,rope," * 22], "too long. Give the run a name"),
+        (["corpus", "--data", "x", "--decoder-self-mixer", "shaw" + ",rope,shaw" * 22], "too long. Give the run a name"),
         (["wmt14.en-de", "train", "train"], "stage train train: give one or more"),
         (["wmt14.en-de", "--cpus", "1", "--precision", "fp16"], "--precision fp16: CPUs train in fp32 or bf16"),
         (["quickstart", "--jobs", "2", "--nodes", "2"], "--jobs 2: runs on several machines .* Leave it out"),

@@ -59,6 +59,7 @@ def build_mixer(
         position_embedding: ``sinusoidal`` or ``learned`` vectors for a mixer that reads positions, which it then owns.
             ``none``: each call gives them. Default: the mixer's own.
         bias: whether projections of tokens to queries, keys and values have biases; others always have them.
+            Recurrent mixers other than ``linear_attention`` have none.
         grid: rows and columns of cells, R and C, for self-attention between all tokens of a grid: ``x`` has E + R·C
             tokens, the cells row by row. A padding mask may then be True at any of them. Default: tokens are a
             sentence.

@@ -86,7 +86,13 @@ def hidden_pairs(mixer: Any, attn_mask: Tensor, query: Tensor, memory: Tensor) -
         UsageError: it has another shape or type, or the mixer cannot leave out pairs.
     """
     if not mixer.hides_pairs:
-        raise UsageError(f"attn_mask: {mixer.name} mixes all tokens of a sentence. Leave it out.")
+        reason, but = "mixes all tokens of a sentence", ""
+        if mixer.causal:
+            reason, but = (
+                "hides the future, and nothing else",
+                " or, in modules of torch's, give is_causal=True too",
+            )
+        raise UsageError(f"attn_mask: {mixer.name} {reason}. Leave it out{but}.")
     pairs, batch = (query.size(1), memory.size(1)), query.size(0)
     shapes = {2: pairs, 3: (batch, *pairs), 4: (batch, mixer.num_heads, *pairs)}
     if attn_mask.dtype != torch.bool or attn_mask.shape != shapes.get(attn_mask.dim()):

@@ -56,8 +56,8 @@ class RecurrentMixer(TokenMixer):
     def check(cls, settings: MixerSettings) -> None:
         """There is a gate already."""
         if settings.gate != "none":
-            gate = errors.option("gate")
-            raise errors.UsageError(f"{gate} {settings.gate}: {cls.name} has a gate of its own. Leave {gate} out.")
+            options = f"{errors.option('gate')}, or {errors.option(f'{settings.place}_gate')} if you gave that"
+            raise errors.UsageError(f"gate {settings.gate}: {cls.name} has a gate of its own. Leave out {options}.")
 
     def __init__(self, settings: MixerSettings, inputs: int, values: int) -> None:
         """Make the projections, without biases, of a token to `inputs` features and of `values` features to D."""
