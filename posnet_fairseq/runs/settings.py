@@ -124,6 +124,9 @@ class Settings:
             hint = nearest(word, ["--config", *map(flag, cls.flags())])
             kind = "option" if word.startswith("-") else "further argument"
             raise UsageError(f"{word}: {target} takes no such {kind}; --help lists all.{hint}")
+        for name, value in vars(found).items():
+            if value == "" and name in (*cls.flags(), "config") and name != "options":
+                raise UsageError(f"{flag(name)}: empty, as of an unset shell variable. Give a value, or leave it out.")
         return {name: _text(value) for name, value in vars(found).items() if value}
 
     @classmethod

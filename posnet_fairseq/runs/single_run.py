@@ -208,7 +208,7 @@ def training_stage(settings: RunSettings, data: TranslationData) -> CommandStage
     depends = settings.recorded("train") | {"dataset": data.key}
     if settings.init_from:
         depends["weights at the beginning"] = digest(settings.init_from)
-    remedy = "Give another name (--name, or in the file of systems) or folder (--runs), or remove that folder."
+    remedy = "Give another folder (--runs), or another name where you name the run, or remove that folder."
     return CommandStage(settings.run, "train", [], settings=depends, remedy=remedy, growing=GROWING)
 
 

@@ -264,7 +264,8 @@ def train(stage: CommandStage, training: Training, average: int, work: Work) -> 
     if stage.grows:
         work.report.say(f"{name}: training continues from update {progress(stage.log)[0]:,} to {updates:,}")
     was_done = do(stage, work, "updates", updates, _watcher(stage, folder, average, updates, work.report, measure))
-    remove_old(folder, stage.log, average, measure)
+    if not was_done:  # one that is done may have been averaged over more, and its checkpoints cannot be made again
+        remove_old(folder, stage.log, average, measure)
     found = validations(stage.log, measure)
     if not was_done and (sentence := since_the_beginning(found, measure)):
         work.report.say(f"{name}: {sentence}")

@@ -3,9 +3,12 @@
 import dataclasses
 import json
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import to_builtins
 
 from posnet_fairseq.runs.command_stage import Diverged
 from posnet_fairseq.runs.compare import SystemsSettings, job
@@ -20,6 +23,7 @@ from posnet_fairseq.runs.training import best_validation
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.progress import plain_console, plain_table, print_table, shown
+from posnet_fairseq.shared.schema import read_json
 
 # Options of fairseq-train by the settings that have their values, in the order in which they are chosen.
 OPTIONS = {"lrs": "--lr", "dropouts": "--dropout", "clip_distances": "--clip-distance"}
@@ -58,6 +62,14 @@ class Trial:
 Trials = dict[str, dict[str, Trial]]  # by system and run
 
 
+@dataclass
+class _Found:
+    """What trials.json has of a system."""
+
+    chosen: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    trials: dict[str, Trial] = dataclasses.field(default_factory=dict)
+
+
 def has_clip_distance(system: System) -> bool:
     """Return whether the mixer of a system has a clip distance."""
     return any(field.name == "clip_distance" for field in dataclasses.fields(find_mixer(system.mixer, "").Config))
@@ -73,6 +85,8 @@ def tune(settings: TuneSettings) -> Path:
     folder = settings.runs_folder / f"tune_{name}_{settings.size}_s{settings.seed}"
     jobs = [job(system, settings.seed, settings) for system in systems]
     _refuse_chosen(jobs)
+    path = folder / "trials.json"
+    earlier = defaultdict(_Found, read_json(path, dict[str, _Found]) if path.exists() else {})
     shares(settings.jobs, settings)  # refuses what does not fit the machine
     first = {option: getattr(settings, field)[0] for field, option in OPTIONS.items()}
     without = {option: value for option, value in first.items() if option != "--clip-distance"}
@@ -97,14 +111,14 @@ def tune(settings: TuneSettings) -> Path:
             best[name] = min(its.values(), key=lambda trial: trial.perplexity or math.inf).values
     if not settings.dry_run:
         lost = [name for name, its in trials.items() if all(trial.perplexity is None for trial in its.values())]
-        best |= {name: {} for name in lost}
-        _write(folder, [system for system in systems if system.name not in lost], best, trials)
+        best |= {name: earlier[name].chosen for name in lost}
+        _write(folder, [system for system in systems if best[system.name]], best, trials, earlier)
         _print(best, trials)
         say(f"{shown(folder)} has trials.json, and tuned.txt for posnet-run compare")
         if lost:
             raise UsageError(
-                f"{', '.join(lost)}: all trainings diverged, so tuned.txt is without it. Give lower rates (--lrs), or "
-                "a longer --warmup."
+                f"{', '.join(lost)}: all trainings diverged, so tuned.txt has only what earlier searches have found. "
+                "Give lower rates (--lrs), or a longer --warmup."
             )
     return folder
 
@@ -124,13 +138,17 @@ def _job(system: System, values: Mapping[str, str], settings: TuneSettings) -> R
     return job(System(name, system.mixer, options), settings.seed, settings, ("train",))
 
 
-def _write(folder: Path, systems: Sequence[System], best: Mapping[str, Mapping[str, str]], trials: Trials) -> None:
+def _write(
+    folder: Path,
+    systems: Sequence[System],
+    best: Mapping[str, Mapping[str, str]],
+    trials: Trials,
+    earlier: Mapping[str, _Found],
+) -> None:
+    """Write what was found, with the trials of earlier searches; tuned.txt has the lines of `systems`."""
     folder.mkdir(parents=True, exist_ok=True)
-    content = {
-        name: {"chosen": best[name], "trials": {run: dataclasses.asdict(trial) for run, trial in its.items()}}
-        for name, its in trials.items()
-    }
-    write_lines(folder / "trials.json", [json.dumps(content, indent=1)])
+    content = {name: _Found(best[name], earlier[name].trials | its) for name, its in trials.items()}
+    write_lines(folder / "trials.json", [json.dumps(to_builtins(content), indent=1)])
     lines = [
         f"{system.name} {system.mixer} {system.options} {' '.join(f'{o} {v}' for o, v in best[system.name].items())}"
         for system in systems

@@ -28,6 +28,8 @@ class Analysis:
         self._first = results[self.systems[0]][0]
         self.metrics = study.metrics(self._first.data.target)
         self.test_sets = list(self._first.test_sets)
+        self.claims = [claim for claim in study.claims if {claim.system, claim.other} <= set(self.systems)]
+        self.seeds_vary = any(len(runs) > 1 for runs in results.values())
         self._scored: dict[tuple[str, ...], dict[str, Runs]] = {}
 
     def title(self, test_set: str) -> str:

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct, to_builtins
 
 from posnet_eval.metrics.base import FloatArray, Metric, Segment
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import write_lines
+from posnet_fairseq.shared.files import reading, write_lines
 from posnet_fairseq.shared.schema import read_json
 from posnet_fairseq.studies.protocol import Study
 from posnet_fairseq.text.plain import read_parallel
@@ -175,23 +175,28 @@ def read(path: Path, study: Study) -> RunResult:
     right = path_of(path.parent, result.system, result.seed)
     if path != right:
         raise UsageError(f"{path} has the result of {right.stem}. Remove it, or rename it to {right.name}.")
+    if result.study != study.name:
+        raise UsageError(f"{path} is of the study {result.study}, not {study.name}. Give another folder (--results).")
     metrics = study.metrics(result.data.target).keys()
-    belongs = result.study == study.name and result.system in study.systems
-    belongs = belongs and result.test_sets.keys() == study.test_sets.keys()
+    belongs = result.system in study.systems and result.test_sets.keys() == study.test_sets.keys()
     if not belongs or any(test_set.segments.keys() != metrics for test_set in result.test_sets.values()):
         raise UsageError(
-            f"{path} is of another study than {study.name}, or of other systems or test sets. Move it elsewhere."
+            f"{path} is of a version of {study.name} with other systems, test sets or metrics. Move it elsewhere."
         )
     return result
 
 
 def read_all(folder: Path, study: Study) -> dict[str, list[RunResult]]:
     """Return the results of a study's systems, by seed; systems without any are left out."""
-    results = {path: read(path, study) for path in sorted(folder.glob("*_s*.json"))}
+    with reading(folder):
+        paths = sorted(path for path in folder.iterdir() if path.match("*_s*.json")) if folder.exists() else []
+    results = {path: read(path, study) for path in paths}
     if not results:
         raise UsageError(f"{folder} has no results of this study. posnet-run study makes them.")
     _refuse_mixture("data", results, lambda run: run.data)
     _refuse_mixture("numbers of lines", results, lambda run: {name: of.lines for name, of in run.test_sets.items()})
+    of_systems = ("mixer", "options")  # what they may differ in
+    _refuse_mixture("settings", results, lambda run: {k: v for k, v in run.settings.items() if k not in of_systems})
     systems: dict[str, list[RunResult]] = {}
     for system in study.systems:
         runs = {path: run for path, run in results.items() if run.system == system}

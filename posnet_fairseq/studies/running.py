@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ class StudySettings(Settings):
     only: tuple[str, ...] = setting(
         "run only these systems of the study, separated by spaces or commas (default: all)",
         (),
-        parsers.names,
+        parsers.several(str),
         metavar="SYSTEMS",
     )
     seed: tuple[int, ...] = setting(
@@ -139,7 +140,7 @@ def chosen(study: Study, settings: StudySettings) -> list[tuple[str, int]]:
 
     A seed that is asked for by number is made of every system that is asked for, also beyond the protocol's.
     """
-    systems = tuple(dict.fromkeys(settings.only)) or tuple(study.systems)
+    systems = settings.only or tuple(study.systems)
     for name in systems:
         parsers.check_known(option("only", name), name, study.systems)
     beyond = settings.seed and settings.only
@@ -253,7 +254,7 @@ def model_of(settings: RunSettings) -> dict[str, int]:
     """Return the number of parameters with stored energies, and the bytes of the folder of posnet-export."""
     with tempfile.TemporaryDirectory(dir=settings.run) as place:
         out, model = Path(place, "model"), settings.run / MODEL
-        run_or_exit(["posnet-export", str(model), "--data", str(settings.data_folder), "--out", str(out)])
+        run_or_exit(["posnet-export", str(model), "--data", str(settings.data_folder), "--out", str(out), "--quiet"])
         size = sum(path.stat().st_size for path in out.iterdir())
     return {"parameters": Model.of(settings.run / MODEL).parameters, "folder_bytes": size}
 
@@ -261,7 +262,7 @@ def model_of(settings: RunSettings) -> dict[str, int]:
 def training_of(run: Path) -> dict[str, Any]:
     """Return what the training of a run took and what became of it: its length, time, memory and curves."""
     log, content = run / "train.log", Record(run / "train.json").content
-    valid, train = training.validations(log), {}
+    valid, train = {n: value for n, value in training.validations(log).items() if math.isfinite(value)}, {}
     for kind, values in training.records(log):
         if kind == "train_inner":
             train[int(values["num_updates"])] = values["nll_loss"]

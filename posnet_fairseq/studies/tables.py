@@ -32,9 +32,10 @@ def _tables(analysis: Analysis) -> Iterator[tuple[str, str]]:
     if joined := analysis.joined:
         title = f"BLEU by the number of sentences joined to a line, {analysis.title(analysis.test_sets[0])}"
         yield title, _joined(joined)
-    if analysis.study.claims:
+    if analysis.claims:
         yield "Claims of the papers", _claims(analysis)
-    yield "Detectable differences", _power(analysis)
+    if analysis.baselines and len(analysis.systems) > 1:
+        yield "Detectable differences", _power(analysis)
     yield "Inference cost", _costs(analysis)
     yield "Training cost", _effort(analysis)
 
@@ -72,8 +73,9 @@ def _scores(analysis: Analysis, test_set: str) -> str:
 
 def _about_scores(analysis: Analysis, test_set: str) -> str:
     marks = ", ".join(f"{symbol} `{name}`" for symbol, name in zip(SYMBOLS, analysis.baselines, strict=False))
+    variation = "over sentences and seeds" if analysis.seeds_vary else "over sentences: no system has several seeds"
     if marks:
-        marks = f" Different with p ≤ .05 (two-sided, as of claims below) from {marks}: ↑ better, ↓ worse."
+        marks = f" Different with p ≤ .05 (two-sided, {variation}) from {marks}: ↑ better, ↓ worse."
     signatures = "\n".join(f"`{analysis.signature(test_set, metric)}`" for metric in analysis.metrics)
     return (
         f"Means of the seeds; ±: 95% interval over sentences (paired bootstrap, {RESAMPLES:,} resamples, seed {SEED}); "
@@ -153,10 +155,8 @@ def verdict(claim: Claim, contrast: Contrast, margin: float) -> str:
 
 def _claims(analysis: Analysis) -> str:
     test_set, margin = analysis.test_sets[0], analysis.study.margin
-    seeds_vary = analysis.seed_variance(test_set, "bleu").deviation is not None
     rows = []
-    claims = [claim for claim in analysis.study.claims if {claim.system, claim.other} <= set(analysis.systems)]
-    for claim in claims:
+    for claim in analysis.claims:
         contrast = analysis.contrast(claim.system, claim.other, test_set, "bleu")
         rows.append(
             [
@@ -166,12 +166,12 @@ def _claims(analysis: Analysis) -> str:
                 f"{signed(contrast.low, 1)} … {signed(contrast.high, 1)}",
                 "< .001" if contrast.p < 0.001 else f"{contrast.p:.3f}".removeprefix("0"),
                 signed(analysis.contrast(claim.system, claim.other, test_set, "chrf").value, 1),
-                verdict(claim, contrast, margin) if seeds_vary else "cannot say (one seed)",
+                verdict(claim, contrast, margin) if analysis.seeds_vary else "cannot say (one seed)",
             ]
         )
     foot = "Intervals and p include the variation over sentences only: no system has several seeds yet."
-    if seeds_vary:
-        directed = sum(claim.expected != "equal" for claim in claims)
+    if analysis.seeds_vary:
+        directed = sum(claim.expected != "equal" for claim in analysis.claims)
         foot = (
             "Intervals and p include the variation over sentences and over seeds (their standard deviation, pooled "
             "over all systems). Better or worse: p ≤ .05; as good: the whole interval lies within "

@@ -170,7 +170,15 @@ def test_other_options_and_data_are_refused(world, one):
     options = SETTINGS["options"] + " --gate none"
     output = finish(start(world, "runs", "train", lr="1e-3", options=options, data=str(path.parent)), code=2)
     differences = r"--lr: 2e-3 then, 1e-3 now; dataset: \w+ then, other now; --gate: not given then, none now"
-    assert re.search(rf"train was finished with other options \({differences}\). Give another name \(--name", output)
+    assert re.search(rf"train was finished with other options \({differences}\). Give another folder", output)
+
+
+def test_checkpoints_of_a_finished_training_stay(world, one):
+    """An average of fewer is refused only after the training, whose checkpoints cannot be made again."""
+    before = names_in(one / "checkpoints")
+    output = finish(start(world, "runs", "train", "average", average="1"), code=2)
+    assert "average was finished with other options" in output
+    assert names_in(one / "checkpoints") == before
 
 
 @pytest.mark.thorough  # 30 s

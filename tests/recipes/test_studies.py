@@ -153,7 +153,9 @@ def test_what_has_a_result_is_not_made_again(made, tmp_path):
 def test_seeds_beyond_the_protocol_are_made_of_systems_that_are_named(made):
     with pytest.raises(UsageError, match=r"--seed 4,5: the protocol has no run with it\. Name systems with --only"):
         made(seed="4 5")
-    assert made(seed="4", only="fouriernet rposnet fouriernet") == [("fouriernet", 4), ("rposnet", 4)]
+    with pytest.raises(UsageError, match="--only ,: give one or more"):
+        made(only=",")
+    assert made(seed="4", only="fouriernet rposnet") == [("fouriernet", 4), ("rposnet", 4)]
 
 
 def test_a_result_of_another_protocol_is_refused(made, tmp_path):

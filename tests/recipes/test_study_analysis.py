@@ -213,8 +213,9 @@ def shorten(run, *metrics):
             lambda run: run.update(seed=1),
             "good_s2.json has the result of good_s1. Remove it, or rename it to good_s1.json",
         ),
-        (lambda run: run.update(study="old"), "good_s2.json is of another study than made, or of other systems or"),
-        (lambda run: run["settings"].update(lr="1"), "good_s2.json and good_s1.json were made with different settings"),
+        (lambda run: run.update(study="old"), "good_s2.json is of the study old, not made. Give another folder"),
+        (lambda run: run["settings"].update(lr="1"), "good_s2.json and base_s1.json were made with different settings"),
+        (lambda run: run["settings"].update(options="1"), "good_s2.json and good_s1.json were made with different"),
         (lambda run: run["data"].update(key="1"), "good_s2.json and base_s1.json were made with different data"),
         (
             lambda run: run.pop("data"),
@@ -246,7 +247,7 @@ def test_what_does_not_belong_together_is_not_pooled(found, tmp_path, capsys, ch
 
 def test_a_system_that_the_study_does_not_have_is_refused(found, tmp_path, capsys):
     results.write_result(tmp_path / "results/new_s1.json", result("made", "new", 1, 0.5, SIZES))
-    assert "new_s1.json is of another study than made" in fails(
+    assert "new_s1.json is of a version of made with other systems, test sets or metrics" in fails(
         capsys, main, "study", "made", "--results", str(tmp_path / "results")
     )
 

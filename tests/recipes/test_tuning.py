@@ -96,6 +96,16 @@ def test_a_system_whose_trainings_all_diverge_is_not_chosen(search, tmp_path, ca
     assert "chosen" not in capsys.readouterr().out
 
 
+def test_a_second_search_keeps_the_trials_of_the_first(search):
+    folder, _ = search(mixers="fouriernet", lrs="2e-3", dropouts="0.1")
+    search(mixers="fouriernet", lrs="4e-3", dropouts="0.1")
+    with pytest.raises(UsageError, match=r"tuned\.txt has only what earlier searches have found"):
+        search(mixers="fouriernet", lrs="8", dropouts="0.1")
+    found = json.loads((folder / "trials.json").read_text())["fouriernet"]
+    assert [trial["perplexity"] for trial in found["trials"].values()] == [313.5, 311.5, None]
+    assert read_systems(folder / "tuned.txt") == [System("fouriernet", "fouriernet", "--lr 4e-3 --dropout 0.1")]
+
+
 def test_a_system_keeps_options_of_its_own(search, tmp_path):
     (tmp_path / "systems.txt").write_text("plain rposnet --gate none\n")
     folder, trained = search(
