@@ -68,6 +68,7 @@ class Study(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     Attributes:
         settings: texts of :class:`posnet_fairseq.runs.run_settings.RunSettings`, for all runs.
+        prepare: arguments of posnet-prepare that make the folder of `settings`, where posnet-run cannot.
         beams: sizes, of which each run takes the one with the highest BLEU on the validation set.
         test_sets: what they have, by name.
         joined: numbers of neighboring sentences of the first test set that are joined to long inputs.
@@ -79,6 +80,7 @@ class Study(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     name: str = ""
     settings: dict[str, str]
+    prepare: str = ""
     beams: tuple[int, ...]
     baselines: tuple[str, str]
     systems: dict[str, StudySystem]

@@ -104,6 +104,9 @@ def run_study(settings: StudySettings) -> None:
     if todo:
         check_folder(settings.results_folder, "--results")
         parts = shares(min(settings.jobs, len(todo)), todo[0])
+        if study.prepare and not (folder := todo[0].data_folder).exists():
+            how = f"posnet-prepare {study.prepare} --out {shown(folder)}"
+            raise UsageError(f"{shown(folder)} is not there. Make it: {how}")
         prepare_data(todo)
         _refuse_other_data(study, todo[0], settings)
         do_all(todo, parts, then=lambda run, work: measure_run(study, run, settings, work))

@@ -54,6 +54,14 @@ def small(monkeypatch, tmp_path):
     return lambda **texts: StudySettings.parsed({"study": "small"} | places | texts)
 
 
+def test_the_command_that_makes_missing_data_is_said(small, tmp_path):
+    (tmp_path / "small.yaml").write_text(f"prepare: made.en-de --join 5{PROTOCOL}")
+    with pytest.raises(
+        UsageError, match=r"data is not there\. Make it: posnet-prepare made\.en-de --join 5 --out .*data$"
+    ):
+        running.run_study(small())
+
+
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_scores_ignore_case_if_the_dataset_does(tmp_path, lowercase):
     references = ["The Old House Stands by the River.", "Nobody KNOWS why It Rains today."]
