@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -97,7 +98,14 @@ class Record:
 
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the names whose values differ between two sets of settings, or that only one of them has."""
-    return [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    return [name for name in {**before, **now} if not _is_same(before.get(name), now.get(name))]
+
+
+def _is_same(before: Any, now: Any) -> bool:
+    """Return whether two values are the same, or the same number: 2e-3 and 0.002."""
+    with contextlib.suppress(TypeError, ValueError):
+        return before == now or float(before) == float(now) < math.inf  # which some hashes would be read as
+    return False
 
 
 def _difference(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

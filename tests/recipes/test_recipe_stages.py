@@ -13,7 +13,7 @@ from posnet_fairseq.runs import command_stage, earlier_records, training
 from posnet_fairseq.runs.command_stage import CommandStage, Diverged, do, last_attempt
 from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.records import Record
+from posnet_fairseq.shared.records import Record, changed
 from support import commands
 
 
@@ -255,6 +255,17 @@ def test_a_stage_goes_on_when_a_number_has_grown(tmp_path):
     assert record.content["seconds"] == pytest.approx(sum(of_each))
     record.begin({"--max": 11})
     assert not Record(tmp_path / "work.json").finished  # it was killed
+
+
+def test_a_number_is_the_same_however_it_is_written(tmp_path):
+    def stage(rate):
+        return CommandStage(tmp_path, "work", python("print('x')"), settings={"--lr": rate})
+
+    do(stage("2e-3"))
+    assert stage("0.002").is_done()
+    with pytest.raises(UsageError, match=r"--lr: 2e-3 then, 0\.02 now"):
+        stage("0.02").is_done()
+    assert changed({"dataset": "1e999"}, {"dataset": "2e888"}) == ["dataset"], "hashes are no numbers"
 
 
 def test_seconds_are_those_of_all_attempts(tmp_path):
