@@ -265,7 +265,8 @@ def model_of(settings: RunSettings) -> dict[str, int]:
 def training_of(run: Path) -> dict[str, Any]:
     """Return what the training of a run took and what became of it: its length, time, memory and curves."""
     log, content = run / "train.log", Record(run / "train.json").content
-    valid, train = {n: value for n, value in training.validations(log).items() if math.isfinite(value)}, {}
+    valid, train = training.validations(log), {}
+    finite = {number: value for number, value in valid.items() if math.isfinite(value)}
     for kind, values in training.records(log):
         if kind == "train_inner":
             train[int(values["num_updates"])] = values["nll_loss"]
@@ -287,7 +288,7 @@ def training_of(run: Path) -> dict[str, Any]:
         "precision": " and ".join(sorted(precisions)),
         "tokens_per_second": training.training_speed(log),
         "peak_memory_bytes": peak_memory(run),
-        "validation": {"updates": list(valid), "perplexity": list(valid.values())},
+        "validation": {"updates": list(finite), "perplexity": list(finite.values())},
         "loss": {"updates": list(train)[::step], "bits": list(train.values())[::step]},
         "surroundings": {name: last[name] for name in ("started", "commit", "versions", "machine")},
     }

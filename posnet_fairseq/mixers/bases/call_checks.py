@@ -86,13 +86,10 @@ def hidden_pairs(mixer: Any, attn_mask: Tensor, query: Tensor, memory: Tensor) -
         UsageError: it has another shape or type, or the mixer cannot leave out pairs.
     """
     if not mixer.hides_pairs:
-        reason, but = "mixes all tokens of a sentence", ""
+        does = "mixes all tokens of a sentence. Leave it out."
         if mixer.causal:
-            reason, but = (
-                "hides the future, and nothing else",
-                " or, in modules of torch's, give is_causal=True too",
-            )
-        raise UsageError(f"attn_mask: {mixer.name} {reason}. Leave it out{but}.")
+            does = "hides the future, and nothing else. Leave it out or, in torch's modules, give is_causal=True too."
+        raise UsageError(f"attn_mask: {mixer.name} {does}")
     pairs, batch = (query.size(1), memory.size(1)), query.size(0)
     shapes = {2: pairs, 3: (batch, *pairs), 4: (batch, mixer.num_heads, *pairs)}
     if attn_mask.dtype != torch.bool or attn_mask.shape != shapes.get(attn_mask.dim()):
