@@ -24,7 +24,7 @@ from posnet_fairseq.mixers.bases.mixer_settings import named_mixers
 from posnet_fairseq.registry import mixer_names, option_fields
 from posnet_fairseq.shared import errors
 from posnet_fairseq.shared.errors import DamagedError, UsageError, about, unreadable
-from posnet_fairseq.shared.failures import explain_unreadable
+from posnet_fairseq.shared.failures import REPLACE, explain_unreadable
 from posnet_fairseq.shared.files import check_place, has_utf8_name, replacing
 from posnet_fairseq.transformer.architectures import archs, gpt_archs
 from posnet_fairseq.transformer.model_options import language_model_fields, translation_model_fields
@@ -111,7 +111,7 @@ def refuse_damaged(path: str | Path, weights: Weights) -> None:
         others = f" and {len(damaged) - 1} others are" if damaged[1:] else " is"
         raise DamagedError(
             f"{path} is damaged: its weight {damaged[0]}{others} not what was written, as after a copy that failed. "
-            "Copy it again or take another one."
+            f"{REPLACE}"
         )
 
 

@@ -29,6 +29,9 @@ def how_to_install(extra: str) -> str:
     return f"Run {shlex.quote(sys.executable)} -m pip install -e '.[{extra}]' in the posnet folder."
 
 
+# What to do about a damaged checkpoint.
+REPLACE = "Copy it again or take another one. If averaged.pt or precomputed.pt is removed, posnet-run makes it again."
+
 _NO_MEMORY = r"(CUDA out of memory|[Cc]an(?:no|')t allocate memory|not enough memory|unable to mmap)"
 
 # Texts of errors that fairseq and others raise, as regular expressions, and the sentences shown instead.
@@ -187,7 +190,7 @@ def explain_unreadable(error: BaseException, path: str | Path) -> str | None:
     if isinstance(error, ImportError | MemoryError) or re.search(_NO_MEMORY, text):
         return None
     # Any other error may be caused by bytes that begin like a pickle, an archive or an old format.
-    return f"{path} is damaged or no checkpoint (it may be cut short). Copy it again or take another one."
+    return f"{path} is damaged or no checkpoint (it may be cut short). {REPLACE}"
 
 
 def install_hook() -> None:
