@@ -17,7 +17,7 @@ from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.model import Transformer
 
-SMALLEST_SUM = 1e-3  # of a row of weights whose largest is 1: noise must not be divided by less
+SMALLEST_SUM = 1e-3  # of a row of weights whose largest is 1, as it is read: noise must not be divided by less
 
 
 class StoredMixing(nn.Module):
@@ -71,11 +71,12 @@ class StoredMixing(nn.Module):
         if self.weights is None:
             return mixed.transpose(2, 3)
         if self.renormalize:
-            sums = self._read(driven[:, None].expand(-1, value.size(1), -1, -1), first, count)
+            sums = self._read(driven[:, None].expand(-1, value.size(1), -1, -1), first, count).clamp(min=SMALLEST_SUM)
         else:
             rows = self.weights[:, first : first + count, : driven.size(2)]
             sums = (driven[:, None] @ rows.mT).to(value.dtype)
-        return (mixed / sums.clamp(min=SMALLEST_SUM)).transpose(2, 3)
+        # Without a real token both are 0.
+        return (mixed / sums.clamp(min=torch.finfo(sums.dtype).tiny)).transpose(2, 3)
 
     def _read(self, x: Tensor, first: int, count: int) -> Tensor:
         heads: Any = zip(self.heads, x.unbind(1), strict=True)

@@ -134,15 +134,17 @@ def _mean_cost(model: Transformer, length: int) -> Cost:
 def multiplications(mixer: TokenMixer, length: int) -> int:
     """Return the multiplications of products of matrices in a full pass of a mixer on the meta device over a sentence.
 
-    A product and the sum that it is added to count once, as in papers. They are torch's own counts at three lengths
-    beyond the clip distance K, from where on their number is a polynomial of the second degree: for long sentences
-    mixers compute some products otherwise. In cross-attention the memory has the same length.
+    A product and the sum that it is added to count once, as in papers. Beyond the clip distance K their number is a
+    polynomial of the second degree, which torch's own counts at three lengths tell: for long sentences mixers compute
+    some products otherwise. In cross-attention the memory has the same length.
     """
     if isinstance(mixer, RecurrentMixer):  # blocks and chunks of tokens, so no polynomial; sentences of any length
         any_length = copy.copy(mixer)
         any_length.settings = dataclasses.replace(mixer.settings, max_positions=length)
         return _count(any_length, length)
     first = min(_reach(mixer), mixer.max_positions - 3) + 1
+    if length < first:
+        return _count(mixer, length)
     one, two, three = (_count(mixer, first + more) for more in range(3))
     beyond = length - first
     return one + beyond * (two - one) + beyond * (beyond - 1) // 2 * (three - 2 * two + one)

@@ -32,7 +32,7 @@ def is_faster(q: Tensor, keys: int, buckets: int) -> bool:
     What queries have for many buckets, T, would take more memory than the queries themselves.
     """
     limit = chunks.CPU_LIMIT if q.device.type == "cpu" else chunks.GPU_LIMIT
-    is_plain = q.dtype in (torch.float32, torch.float64) and not torch.compiler.is_compiling()
+    is_plain = q.dtype in (torch.float32, torch.float64) and not (q.is_meta or torch.compiler.is_compiling())
     return is_plain and buckets <= 2 * max(32, q.size(-1)) and q.numel() // q.size(-1) * keys > limit
 
 

@@ -89,6 +89,19 @@ def test_mixed_values_are_sums_of_programmed_weights(name, place, renormalize):
                 torch.testing.assert_close(mixed[0, h, n], total, rtol=1e-3, atol=1e-4)
 
 
+def test_weights_of_a_short_sentence_may_be_small_beside_those_of_longer_ones():
+    """A head that looks at the next token, of the last token."""
+    mixer = build_mixer("lightconv", "encoder")
+    context, value = MixingContext(), torch.randn(1, 2, 5, 4)
+    with torch.no_grad():
+        mixer.energies[0].weight.zero_()
+        mixer.energies[0].weight[:, mixer.energies[0].reach - 1] = 9.0
+        stored = StoredMixing(mixer, 9, 9, context, IDEAL.configuration())
+        found = stored.mix(value, 0, 5, None, False)
+        expected = mixer.masked_energies(5, 5, context).softmax(-1).float() @ value
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-2)
+
+
 def test_what_is_on_crossbars_is_counted():
     model = build_case(Case("attention", "encoder", "none"))
     size = model.decoder.embed_tokens.weight.numel()

@@ -148,6 +148,12 @@ def test_options_are_shown_with_defaults_and_equation(name, capsys):
     assert (f"--gate none | gelu | glu   default: {get_mixer(name).default_gate}" in shown) != has_own_gate
 
 
+def test_costs_on_a_large_grid(capsys):
+    """Where attention with buckets is computed in blocks."""
+    mixers.main("irpe --grid 80x80".split())
+    assert "irpe_method=cross" in capsys.readouterr().out
+
+
 def test_bad_input(capsys):
     for arguments, sentence in (
         (["rposnt"], "there is no such mixer. Choose one of: .* Did you mean rposnet?"),

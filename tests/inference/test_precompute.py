@@ -5,9 +5,12 @@ import re
 import pytest
 import torch
 
+import posnet_fairseq as posnet
 from posnet_fairseq.cli import average, precompute
 from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.inference.stored_energies import precompute as precompute_energies
+from posnet_fairseq.inference.stored_energies import store
+from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
 from support.building import build_model
@@ -40,6 +43,19 @@ def test_shared_embeddings_stay_shared_in_half_precision(tmp_path):
     assert weights["encoder.layers.0.self_attn.energies.0.stored"].dtype == torch.float16
     names = ("encoder.embed_tokens.weight", "decoder.output_projection.weight")
     assert len({weights[name].data_ptr() for name in names}) == 1
+
+
+@pytest.mark.parametrize(("mixer", "changed"), [("rposnet", "clip_distance"), ("aposnet", "num_heads")])
+@pytest.mark.parametrize("value", [1, 2, 8])
+def test_tables_of_other_mixers_are_refused(mixer, changed, value):
+    """As their other weights are, also where they could be read: by another clip distance, or as one head for all."""
+    place = {"embed_dim": 16, "num_heads": 4, "max_positions": 9}
+    of_four, other = (posnet.build_mixer(mixer, **place | {changed: number}).eval() for number in (4, value))
+    for each in (of_four, other):
+        positions = each.own_positions.for_mixers(9) if each.own_positions else None
+        store(each, 9, 9, MixingContext(positions=positions))
+    with pytest.raises(RuntimeError, match=r"size mismatch for energies\.0\.stored"):
+        other.load_state_dict(of_four.state_dict())
 
 
 @pytest.mark.parametrize("mixer", ["linearnet", "translution", "alpha_translution"])

@@ -131,6 +131,9 @@ def test_wrong_calls_are_told():
         build("rposnet", "decoder").init_state(2).reorder(torch.tensor([0.0, 1.0]))
     with pytest.raises(UsageError, match="3 hypotheses for a memory of 2 sentences"):
         build("rposnet", "cross").init_state(3, x)
+    for of_memory in ({"padding_mask": left}, {"memory_positions": x[0]}):
+        with pytest.raises(UsageError, match=f"init_state: {next(iter(of_memory))} is of the memory, which only cross"):
+            build("rposnet", "decoder").init_state(2, **of_memory)
     mixer = posnet.build_mixer("rposnet", 16, 4, 2, causal=True)
     state = mixer.init_state(2)
     for _ in range(2):
@@ -146,6 +149,22 @@ def test_wrong_calls_are_told():
     mixer.step(x[:, :1], state)
     with pytest.raises(UsageError, match="rows 1: tables for position 1 need 2 or more"):
         mixer.step(x[:, :1], state, rows=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("query", lambda mixer, x: mixer(x.numpy())),
+        ("memory", lambda mixer, x: build("rposnet", "cross").init_state(2, x.tolist())),
+        ("padding_mask", lambda mixer, x: mixer(x, padding_mask=[[False] * 5] * 2)),
+        ("attn_mask", lambda mixer, x: mixer(x, attn_mask=[[False] * 5] * 5)),
+        ("tokens", lambda mixer, x: posnet.as_attention(mixer)(array := x.numpy(), array, array)),
+        ("attn_mask", lambda mixer, x: posnet.as_attention(mixer)(x, x, x, attn_mask=[[False] * 5] * 5)),
+    ],
+)
+def test_what_is_no_tensor_is_refused(name, call):
+    with pytest.raises(UsageError, match=f"^{name} of the type (list|ndarray): give a torch.Tensor"):
+        call(build("rposnet", "encoder"), torch.zeros(2, 5, 16))
 
 
 @pytest.mark.parametrize("memory", [(2, 0, 16), (2, 3, 8), (2, 16), (16,)], ids=str)

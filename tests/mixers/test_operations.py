@@ -67,6 +67,19 @@ def test_formulas_are_those_of_the_products(name, size):
             store(mixer, 64, 64, MixingContext(positions, positions, device="meta"))
 
 
+@pytest.mark.parametrize("length", [1, 2, 5])
+@pytest.mark.parametrize("name", ["translution", "alpha_translution", "huang", "shaw"])
+def test_sentences_shorter_than_the_clip_distance_are_counted(name, length):
+    """Beyond it, products grow with the square of the length; these groups of offsets do not."""
+    cls = get_mixer(name)
+    case = next(case for case in USUAL if (case.mixer, case.place) == (name, "encoder"))
+    mixer = build(case, 16, 6, 8)
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        x = torch.zeros(1, length, 16)
+        mixer(x)
+    assert multiplications(mixer, length) == counter.get_total_flops() // 2 > 0, cls
+
+
 def operations_of_a_scan(steps, values, writes, *others, **more):
     """Of shapes, as torch's own formulas: each of C features writes into S states, and reads from them."""
     batch, tokens, features = values

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.call_checks import check_length_ratio
-from posnet_fairseq.mixers.bases.context import check_padding
+from posnet_fairseq.mixers.bases.context import check_padding, check_tensors
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.dtypes import dtype_name
 from posnet_fairseq.ops.host_sync import may_look_at
@@ -140,6 +140,7 @@ class MixerAttention(nn.Module):
         __call__ = forward
 
     def _batched(self, tokens: Tensor) -> Tensor:
+        check_tensors(tokens=tokens)
         if tokens.dim() not in (2, 3):
             shapes = "(B, N, D)" if self.batch_first else "(N, B, D)"
             raise UsageError(f"tokens of the shape {tuple(tokens.shape)}: give {shapes}, or (N, D) of one sentence.")
@@ -150,6 +151,7 @@ class MixerAttention(nn.Module):
 
 def _mask(name: str, mask: Tensor) -> Tensor:
     """Return a mask as booleans; torch's layers make -inf of True."""
+    check_tensors(**{name: mask})
     if mask.dtype == torch.bool:
         return mask
     hidden = mask == -torch.inf

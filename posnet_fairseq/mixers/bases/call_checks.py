@@ -6,7 +6,7 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor, nn
 
-from posnet_fairseq.mixers.bases.context import check_padding
+from posnet_fairseq.mixers.bases.context import check_padding, check_tensors
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.ops.dtypes import dtype_name
@@ -19,6 +19,7 @@ def check_state(
     batch_size: int,
     memory: Tensor | None,
     padding_mask: Tensor | None,
+    memory_positions: Tensor | None,
 ) -> None:
     """Refuse arguments of :meth:`TokenMixer.init_state` that do not fit together."""
     if not _is_whole(batch_size) or batch_size < 0:
@@ -31,7 +32,11 @@ def check_state(
     if (memory is None) == (place == "cross"):
         needed = "needs the memory" if memory is None else "takes no memory: its tokens come with the steps"
         raise UsageError(f"init_state: a mixer for {place} attention {needed}.")
+    for name, of_memory in (("padding_mask", padding_mask), ("memory_positions", memory_positions)):
+        if memory is None and of_memory is not None:
+            raise UsageError(f"init_state: {name} is of the memory, which only cross-attention has. Leave it out.")
     if memory is not None:
+        check_tensors(memory=memory)
         if memory.dim() != 3 or memory.size(2) != settings.memory_dim or (memory.size(0) and not memory.size(1)):
             raise UsageError(
                 f"init_state: memory of the shape {tuple(memory.shape)}: give tokens of sentences, (S, M, "
@@ -51,6 +56,7 @@ def check_call(
     settings: MixerSettings, max_memory: int | None, query: Tensor, memory: Tensor, padding_mask: Tensor | None
 ) -> None:
     """Refuse tokens of :meth:`TokenMixer.forward` that do not fit together or are too many, and padding before them."""
+    check_tensors(query=query, memory=memory)
     if settings.place != "cross" and memory is not query:
         raise UsageError("memory: self-attention mixes the queries themselves. Leave it out.")
     # No len(): it would make a number of what is open in an exported graph.
@@ -90,6 +96,7 @@ def hidden_pairs(mixer: Any, attn_mask: Tensor, query: Tensor, memory: Tensor) -
         if mixer.causal:
             does = "hides the future, and nothing else. Leave it out or, in torch's modules, give is_causal=True too."
         raise UsageError(f"attn_mask: {mixer.name} {does}")
+    check_tensors(attn_mask=attn_mask)
     pairs, batch = (query.size(1), memory.size(1)), query.size(0)
     shapes = {2: pairs, 3: (batch, *pairs), 4: (batch, mixer.num_heads, *pairs)}
     if attn_mask.dtype != torch.bool or attn_mask.shape != shapes.get(attn_mask.dim()):
@@ -119,7 +126,8 @@ def refuse_other_dtype(mixer: nn.Module, query: Tensor, memory: Tensor | None) -
 
     Under autocast, and with packed weights, types may differ.
     """
-    if torch.is_autocast_enabled(query.device.type):
+    kind = query.device.type
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         return
     own = next(mixer.parameters(), query)
     for name, tokens in (("query", query), ("memory", memory)):

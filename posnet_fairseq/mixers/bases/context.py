@@ -88,8 +88,16 @@ class MixingContext:
         return self.scaled_positions(queries, first)[:, None] - torch.arange(keys, device=self.device)
 
 
+def check_tensors(**arguments: object) -> None:
+    """Refuse arguments, by name, that are no tensors."""
+    for name, value in arguments.items():
+        if not isinstance(value, Tensor):
+            raise UsageError(f"{name} of the type {type(value).__name__}: give a torch.Tensor.")
+
+
 def check_padding(padding_mask: Tensor, shape: torch.Size, anywhere: bool = False) -> None:
     """Check that a padding mask is boolean, of the shape (B, M), and that padding follows tokens, unless `anywhere`."""
+    check_tensors(padding_mask=padding_mask)
     if padding_mask.dtype != torch.bool or padding_mask.shape != shape:
         given = f"{tuple(padding_mask.shape)} of {dtype_name(padding_mask)}"
         raise UsageError(f"padding_mask {given}: give bool for every memory token, {tuple(shape)}, True at padding.")

@@ -165,8 +165,12 @@ class PositionBasedMixer(TokenMixer):
         for index in range(len(self.energies)):
             table = state_dict.get(f"{prefix}energies.{index}.stored")
             if table is not None:
+                # Other heads or another reach than this mixer's are refused as other weights are.
+                shape, of = [self.num_heads, *table.shape[1:]], self.energies[index]
+                if of.reach is not None:
+                    shape[2:] = [of.buckets.count]
                 # empty_like would import sympy on the meta device.
-                self.store(index, torch.empty(table.shape, dtype=table.dtype, device=device))
+                self.store(index, torch.empty(shape, dtype=table.dtype, device=device))
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 

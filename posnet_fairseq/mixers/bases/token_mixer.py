@@ -215,7 +215,7 @@ class TokenMixer(nn.Module):
         Raises:
             UsageError: the mixer cannot decode, or the arguments do not fit together.
         """
-        check_state(self.settings, self.max_memory(), batch_size, memory, padding_mask)
+        check_state(self.settings, self.max_memory(), batch_size, memory, padding_mask, memory_positions)
         check_length_ratio(self.place, length_ratio)
         check_vectors("memory_positions", memory_positions, self.settings.memory_dim)
         if memory is not None and memory_positions is None and self.own_memory_positions is not None:
