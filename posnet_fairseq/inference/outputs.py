@@ -5,7 +5,7 @@ import os
 
 from posnet_fairseq.inference.model_folder import files_of_models
 from posnet_fairseq.shared.errors import UsageError, flag
-from posnet_fairseq.shared.files import reading
+from posnet_fairseq.shared.files import reading, refuse_half_characters
 from posnet_fairseq.shared.finished_windows import check_output
 
 
@@ -43,4 +43,7 @@ def second_input(options: argparse.Namespace) -> tuple[str, str | None, str | No
             return flag(name), path, None
     prefix = options.prefix
     is_text = prefix and prefix != "-" and "/" not in prefix and not os.path.lexists(prefix)
-    return ("--prefix", None, prefix) if is_text else ("--prefix", prefix, None)
+    if not is_text:
+        return "--prefix", prefix, None
+    refuse_half_characters("--prefix", prefix)
+    return "--prefix", None, prefix

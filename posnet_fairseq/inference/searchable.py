@@ -1,7 +1,7 @@
 """Trained models that are ready for a search, and calls of it from Python: what translation and generation share."""
 
-import re
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -24,11 +24,12 @@ from posnet_fairseq.inference.shortlist import Shortlist
 from posnet_fairseq.inference.translator import Batches, Scorer, TextGenerator, Translator
 from posnet_fairseq.inference.vocabularies import read_vocabulary
 from posnet_fairseq.shared.errors import UsageError, called_from_python, option
+from posnet_fairseq.shared.files import refuse_half_characters
 from posnet_fairseq.shared.schema import check_choice, check_range
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import choose_pipeline
-from posnet_fairseq.text.sentences import split_sentences
-from posnet_fairseq.text.terms import checked_terms, normal_term, targets_of
+from posnet_fairseq.text.sentences import SplitLines, split_sentences
+from posnet_fairseq.text.terms import across, checked_terms, normal_term, targets_of
 
 
 class SearchableModel:
@@ -104,6 +105,17 @@ class SearchableModel:
             return TextGenerator(search, *text, longest - 1, settings.max_len_b)
         return Translator(search, *text, longest)
 
+    def splitter(self, terms: Collection[str] | None) -> Callable[[Sequence[str]], SplitLines]:
+        """Return a function that splits lines of the source language into sentences, but no term."""
+        source_language, target_language = self.vocabulary.languages
+        if self.options.pretokenized and "+" in target_language:
+            raise UsageError(
+                f"{option('split_sentences')} with {option('pretokenized')}: only the first sentence of a line would "
+                "begin with a tag of its target language. Give a sentence a line."
+            )
+        together = None if terms is None else across(terms, self._pipeline.edges)
+        return functools.partial(split_sentences, language=source_language, together=together)
+
     def mixings(self, source: str, target: str | None = None, to: str | None = None) -> dict[str, Mixing]:
         """Return what :meth:`posnet_fairseq.api.TranslationModel.weights` does."""
         if self.options.onnx or len(self._models) > 1:
@@ -140,17 +152,19 @@ class SearchableModel:
         prefixes = None if prefix is None and not scores else _as_list(prefix, translator.second_input)
         if isinstance(prefix, str) and not scores:  # for all lines, as --prefix
             prefixes = [prefix] * len(texts)
-        source_language, target_language = self.vocabulary.languages
-        lines_of = split_sentences(texts, source_language) if split else None
+        chosen_terms = None if terms is None else checked_terms(terms)
+        lines_of = self.splitter(chosen_terms)(texts) if split else None
         sentences, numbers = (lines_of.sentences, lines_of.numbers()) if lines_of else (texts, None)
         wanted = None if constraints is None else _constraints(constraints, lines)
-        if terms is not None:
-            wanted = targets_of(checked_terms(terms), sentences, self._pipeline.edges)
+        if chosen_terms is not None:
+            wanted = targets_of(chosen_terms, sentences, self._pipeline.edges)
         batches = Batches(sentences, translator, max_tokens, on_long, prefixes, numbers, wanted)
         translations = batches.in_order(map(translator.translate, batches))
         shaped: list[Any] = translations if nbest is not None else [best.text for best, *_ in translations]
         if lines_of:
-            shaped = list(lines_of.joined(shaped, "" if self.options.pretokenized else to or target_language))
+            shaped = list(
+                lines_of.joined(shaped, "" if self.options.pretokenized else to or self.vocabulary.languages[1])
+            )
         return shaped[0] if isinstance(lines, str) else shaped
 
 
@@ -214,6 +228,5 @@ def _as_list(lines: object, name: str) -> list[str]:
         place = f"{name.removesuffix('s')} {number}"
         if not isinstance(line, str):
             raise UsageError(f"{place} is {line!r:.50}, not text: give a str, or a list of str.")
-        if half := re.search(r"[\ud800-\udfff]", line):
-            raise UsageError(f"{place} has half of a surrogate pair, {half[0]!r}, which UTF-8 does not have.")
+        refuse_half_characters(place, line)
     return list(texts)

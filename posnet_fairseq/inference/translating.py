@@ -33,7 +33,7 @@ from posnet_fairseq.shared.progress import Bar, ProgressReporter
 from posnet_fairseq.shared.records import sealed
 from posnet_fairseq.shared.results import leave_result
 from posnet_fairseq.text.plain import PlainText, iterate_text
-from posnet_fairseq.text.sentences import SplitLines, split_sentences
+from posnet_fairseq.text.sentences import SplitLines
 from posnet_fairseq.text.terms import normal_term, read_terms, targets_of
 from posnet_fairseq.text.tokenizers import lost_symbols
 
@@ -83,8 +83,9 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     translator.encode_constraints((terms or {}).values())  # refuses some before the text is translated
     printing = Printing(options.nbest, options.print_alignment, options.json, options.per_token, scores)
 
-    source_language, target_language = model.vocabulary.languages
-    spaced_as = "" if options.pretokenized else to or target_language  # tokens always have spaces between them
+    spaced_as = (
+        "" if options.pretokenized else to or model.vocabulary.languages[1]
+    )  # tokens always have spaces between them
     lines, tokens, unit = 0, 0, "texts" if options.generates else "sentences"
     lost = Counter[str]()  # lines whose translation lacks a symbol
     wanted, missed = 0, 0  # terms or constraints
@@ -98,7 +99,8 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     if beginning := inputs[2]:
         say(f"--prefix: there is no file {beginning}, so every translation begins with this text")
     with open_output(options.output, work, options.resume, say, at_once=options.stream) as output:
-        all_windows = _windows(take, inputs, options, source_language)
+        split = model.splitter(terms) if options.split_sentences else None
+        all_windows = _windows(take, inputs, options, split)
         windows = _encoded(all_windows, output, functools.partial(_batches, translator, options, terms), options, say)
         first = list(itertools.islice(windows, 1))
         batches = sum(len(each) for _, each in first)
@@ -177,9 +179,9 @@ def _windows(
     take: Callable[[], list[str]],
     inputs: tuple[str, str | None, str | None],
     options: argparse.Namespace,
-    language: str,
+    split: Callable[[Sequence[str]], SplitLines] | None,
 ) -> Iterator[_Window]:
-    """Yield windows of lines in a language, each with those of :func:`outputs.second_input`, if there are any."""
+    """Yield windows of lines, split or not, each with those of :func:`outputs.second_input`, if there are any."""
     name, second, beginning = inputs
     read = iterate_lines if options.constraints else iterate_text  # which refuses tables
     prefixes = read(second) if second else itertools.repeat(beginning) if beginning else None
@@ -197,7 +199,7 @@ def _windows(
                 f"{name} {second} has {counted(others, 'line')}{fewer}, and --input {options.input} {lines:,}{more}. "
                 "Give one line for each, which may be empty."
             )
-        yield _Window(first, some, begin, split_sentences(some, language) if options.split_sentences else None)
+        yield _Window(first, some, begin, split(some) if split else None)
         first += len(some)
 
 

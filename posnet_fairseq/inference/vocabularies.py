@@ -6,6 +6,7 @@ from pathlib import Path
 
 from posnet_fairseq.inference.checkpoints import State, is_language_model, vocabulary_sizes
 from posnet_fairseq.shared.errors import UsageError, option
+from posnet_fairseq.text.card import CARD, DatasetCard
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary, dictionary_file
 from posnet_fairseq.text.pipeline import check_dictionary
 
@@ -26,7 +27,7 @@ def read_vocabulary(state: State, data: str | Path | None = None) -> tuple[Vocab
     if not folder.is_dir():
         problem = f": there is no such directory{'' if folder.is_absolute() else ' from here'}"
     elif languages is None:
-        problem = " has no binarized data that tells the languages of the model"
+        problem = f" has neither binarized data nor a {CARD} that tells the languages of the model"
     elif missing := [name for name in names if not (folder / name).exists()]:
         problem = f" has no {missing[0]}"
     if problem or languages is None:
@@ -59,13 +60,17 @@ def languages_of(state: State, folder: Path | None = None) -> tuple[str, str] | 
 
 
 def infer_languages(folder: str | Path) -> tuple[str, str] | tuple[None, None]:
-    """Return the two languages in the names of binarized data, ``SET.SOURCE-TARGET.LANGUAGE.idx``, if one has them."""
+    """Return the two languages in the names of binarized data, ``SET.SOURCE-TARGET.LANGUAGE.idx``, or of the card."""
     with contextlib.suppress(OSError, ValueError):  # a folder that is gone, or cannot be read, tells nothing
         for name in os.listdir(folder):
             parts = name.split(".")
             if len(parts) >= 3 and parts[1].count("-") == 1:
                 source, target = parts[1].split("-")
-                return source, target
+                if parts[2] in (source, target):
+                    return source, target
+    card = DatasetCard.read_if_whole(folder)
+    if card.source_lang and card.target_lang:
+        return card.source_lang, card.target_lang
     return None, None
 
 

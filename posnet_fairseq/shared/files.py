@@ -35,6 +35,13 @@ def is_blank(line: str) -> bool:
     return _BLANK.fullmatch(line) is not None
 
 
+def refuse_half_characters(name: str, *texts: str) -> None:
+    """Refuse texts, given by an argument, that cannot be written in UTF-8."""
+    for text in texts:
+        if half := regex.search(r"\p{Cs}", text):
+            raise UsageError(f"{name} has half of a surrogate pair, {half[0]!r}, which UTF-8 does not have.")
+
+
 @contextlib.contextmanager
 def reading(path: str | Path) -> Iterator[None]:
     """Turn every OSError of a block that reads a file into a UsageError with the file and the cause."""

@@ -1,6 +1,6 @@
 """Lines of several sentences, split and joined again."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -62,8 +62,12 @@ def check_splitting(beside: Mapping[str, object]) -> None:
         )
 
 
-def split_sentences(lines: Sequence[str], language: str) -> SplitLines:
+def split_sentences(
+    lines: Sequence[str], language: str, together: Callable[[str, str], bool] | None = None
+) -> SplitLines:
     """Split lines into sentences, by the rules of the package sentencex for a language, such as ``pt-BR``.
+
+    `together` tells of a sentence and the next one whether they stay one.
 
     Raises:
         UsageError: the package is not installed, or there are several languages, such as en+de.
@@ -77,4 +81,16 @@ def split_sentences(lines: Sequence[str], language: str) -> SplitLines:
     from sentencex import segment
 
     of_lines = [list(segment(code_of(language), line)) or [line] for line in lines]
+    if together is not None:
+        of_lines = [_rejoined(line, together) for line in of_lines]
     return SplitLines([sentence for line in of_lines for sentence in line], list(map(len, of_lines)))
+
+
+def _rejoined(sentences: Sequence[str], together: Callable[[str, str], bool]) -> list[str]:
+    found = [*sentences[:1]]
+    for sentence in sentences[1:]:
+        if together(found[-1], sentence):
+            found[-1] += sentence
+        else:
+            found.append(sentence)
+    return found

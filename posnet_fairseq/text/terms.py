@@ -3,7 +3,7 @@
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 import regex
 
 from posnet_fairseq.shared.errors import UsageError, option
-from posnet_fairseq.shared.files import input_name, is_blank, iterate_lines
+from posnet_fairseq.shared.files import input_name, is_blank, iterate_lines, refuse_half_characters
+from posnet_fairseq.text.tokenizers import WITHOUT_INVISIBLE
 
 # What words consist of where spaces separate them, unlike Chinese.
 _LETTER = r"[[\w\p{M}]--[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]"
@@ -53,6 +54,7 @@ def checked_terms(terms: object) -> dict[str, str]:
             )
     found: dict[str, str] = {}
     for source, target in pairs:
+        refuse_half_characters(option("terms"), source, target)
         if found.setdefault(normal_term(source), normal_term(target)) != normal_term(target):
             raise UsageError(f"{option('terms')} gives {normal_term(source)!r:.50} two target terms. Give one.")
     return found
@@ -63,6 +65,11 @@ def normal_term(term: str) -> str:
     return unicodedata.normalize("NFC", " ".join(term.split()))
 
 
+def _read(text: str) -> str:
+    """Return a text as it is compared with others, without invisible characters."""
+    return normal_term(text.translate(WITHOUT_INVISIBLE))
+
+
 class Occurrences:
     """Finds terms in texts, at `edges`, which is :data:`OF_WORDS` or :data:`OF_TOKENS`.
 
@@ -70,13 +77,13 @@ class Occurrences:
     """
 
     def __init__(self, terms: Collection[str], edges: regex.Pattern[str]) -> None:
-        self._terms, self._edges = terms, edges
-        self._longest = max(map(len, terms), default=0)
-        self._begins = {term[: self._places(term)[1]] for term in terms}
+        self._terms, self._edges = {_read(term): term for term in terms}, edges
+        self._longest = max(map(len, self._terms), default=0)
+        self._begins = {term[: self._places(term)[1]] for term in self._terms}
 
     def __call__(self, text: str) -> list[str]:
         """Return the terms in a text, one that is there twice twice."""
-        text = normal_term(text)
+        text = _read(text)
         places, found, end = self._places(text), list[str](), 0
         for number, (start, following) in enumerate(pairwise(places)):
             if start < end or text[start:following] not in self._begins:
@@ -84,13 +91,19 @@ class Occurrences:
             last = bisect_right(places, start + self._longest)
             for end_of_term in reversed(places[number + 1 : last]):
                 if (term := text[start:end_of_term]) in self._terms:
-                    found.append(term)
+                    found.append(self._terms[term])
                     end = end_of_term
                     break
         return found
 
     def _places(self, text: str) -> list[int]:
         return [match.start() for match in self._edges.finditer(text)]
+
+
+def across(terms: Collection[str], edges: regex.Pattern[str]) -> Callable[[str, str], bool]:
+    """Return a function that tells whether two texts, one after the other, have a term that neither has."""
+    occurrences = Occurrences(terms, edges)
+    return lambda first, second: occurrences(first + second) != occurrences(first) + occurrences(second)
 
 
 def targets_of(terms: Mapping[str, str], lines: Sequence[str], edges: regex.Pattern[str]) -> list[list[str]]:

@@ -27,7 +27,7 @@ _SPACES = "".join(filter(regex.compile(r"[\s\p{Cc}]").match, map(chr, range(0x30
 # Soft hyphen, zero-width space, word joiner, byte order mark, and marks of the direction of writing. Joiners of letters
 # and variation selectors are not among them: they tell words and emoji apart.
 _INVISIBLE = "\u00ad\u200b\u2060\ufeff\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-_WITHOUT_INVISIBLE = dict.fromkeys(map(ord, _INVISIBLE))
+WITHOUT_INVISIBLE = dict.fromkeys(map(ord, _INVISIBLE))
 _RESERVED = ("<s>", "</s>", "<unk>", "<pad>")
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # pieces of sentencepiece's for bytes
 _MARKS = ("▁", "▅", "@@")
@@ -42,7 +42,7 @@ def spaces_around(line: str) -> tuple[str, str, str]:
     begun = line.lstrip(_SPACES + _INVISIBLE)
     text = begun.rstrip(_SPACES + _INVISIBLE)
     before, after = line[: len(line) - len(begun)], begun[len(text) :]
-    return before.translate(_WITHOUT_INVISIBLE), text, after.translate(_WITHOUT_INVISIBLE)
+    return before.translate(WITHOUT_INVISIBLE), text, after.translate(WITHOUT_INVISIBLE)
 
 
 class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,7 +102,7 @@ class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return line
         if self.normal_form == "nfkc":
             line = self.between_symbols(lambda text: unicodedata.normalize("NFKC", text), line)
-        return _RUN_OF_SPACES.sub(" ", line.translate(_WITHOUT_INVISIBLE)).strip(" ")
+        return _RUN_OF_SPACES.sub(" ", line.translate(WITHOUT_INVISIBLE)).strip(" ")
 
     def between_symbols(self, function: Callable[[str], str], line: str, glue: str = "") -> str:
         """Return a line in which a function changes the text in front of, between and behind symbols."""

@@ -219,6 +219,14 @@ def test_a_translation_contains_the_terms_of_its_line(model):
     sentences = model.translate("W2. W1 w2 w3. W11 w11.", terms=terms, split_sentences=True, **search)
     assert {"w12", "Eine"} <= set(sentences.split())
     assert sentences.split().count("w12") >= 1
+    across = model.translate("W2 W9. W11 w11.", terms={"W9. W11": "w12"}, split_sentences=True, **search)
+    assert "w12" in across.split()
+
+
+def test_a_line_without_a_token_is_blank(model, monkeypatch):
+    """As "▁" is with sentencepiece's own tokenizer."""
+    monkeypatch.setattr(model._pipeline, "encode", lambda line: line.replace("▁", ""))
+    assert model.translate(["w1", "▁", ""])[1:] == ["", ""]
 
 
 @pytest.mark.parametrize(
@@ -228,6 +236,7 @@ def test_a_translation_contains_the_terms_of_its_line(model):
             {"terms": {"w1": "☃ w1"}},
             "the model's vocabulary lacks a part of '☃ w1', which translations must contain. L",
         ),
+        ({"terms": {"w1": "\ud83d"}}, "terms has half of a surrogate pair, .*, which UTF-8 does not have"),
         ({"terms": ["w1"]}, r"terms \['w1'\]: give a dict with a target term, a str, for each source term"),
         ({"terms": {"w1": "w2"}, "constraints": ["w3"]}, "terms with constraints: both say what a translation must"),
         ({"terms": {"w1": "w2"}, "sampling": True}, "terms with sampling: samples are drawn without looking for"),

@@ -8,6 +8,7 @@ from posnet_data_prep.prepare import main as prepare
 from posnet_fairseq.cli import average, export, plot, precompute, translate
 from posnet_fairseq.inference import translating
 from posnet_fairseq.inference.search.search_settings import SearchSettings
+from posnet_fairseq.inference.vocabularies import infer_languages
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.plots import of_model
 from posnet_fairseq.shared.errors import UsageError
@@ -123,6 +124,17 @@ def test_a_card_of_other_languages_is_refused(data, languages):
         pipeline_of(data[0], languages)
 
 
+def test_languages_of_a_folder_of_dictionaries(tmp_path):
+    """They are in the card where no names of binarized data tell them; other names with a hyphen do not."""
+    assert infer_languages(tmp_path / "gone") == infer_languages(tmp_path) == (None, None)
+    (tmp_path / "eval.beam-5.txt").touch()
+    assert infer_languages(tmp_path) == (None, None)
+    (tmp_path / "dataset.json").write_text('{"source_lang": "en", "target_lang": "de"}')
+    assert infer_languages(tmp_path) == ("en", "de")
+    (tmp_path / "test.fr-en.fr.idx").touch()
+    assert infer_languages(tmp_path) == ("fr", "en")
+
+
 def test_a_language_of_several_is_chosen(tmp_path, capsys, monkeypatch):
     """By posnet-translate and in Python, of a checkpoint and a model folder; where it is missing, or there is none."""
     files = []
@@ -197,6 +209,10 @@ def test_a_language_of_several_is_chosen(tmp_path, capsys, monkeypatch):
     capsys.readouterr()
     for more, said in (
         ((), "the model translates into de or fr. Choose one by --to"),
+        (
+            ("--pretokenized", "--split-sentences"),
+            "--split-sentences with --pretokenized: only the first sentence of a",
+        ),
         (("--to", "fr", "--pretokenized"), "--to fr: there is no language to choose: the text is split into tokens"),
     ):
         words = (path, "--input", text, *more)

@@ -92,6 +92,9 @@ def test_nothing_to_precompute(tmp_path, capsys, mixer):
         capsys.readouterr()
     assert re.search(says, fails(capsys, precompute.main, path, "--out", tmp_path / "again.pt"))
     assert not (tmp_path / "again.pt").exists()
+    if mixer == "attention":
+        precompute.main([str(path), "--out", str(tmp_path / "copy.pt"), "--or-copy", "--max-length", "9"])
+        assert "a copy of it. It takes as many tokens as before" in capsys.readouterr().out
 
 
 def test_precomputed_model_is_not_trained(tmp_path):

@@ -245,6 +245,9 @@ def test_beginnings(translated, tmp_path):
 
 def test_a_text_begins_all_translations(translated, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        translated("--prefix", "w7 \udcff")
+    assert "--prefix has half of a surrogate pair" in capsys.readouterr().err
     found = translated("--prefix", "w7 w8")
     assert "--prefix: there is no file w7 w8, so every translation begins with this text" in capsys.readouterr().err
     assert [line.startswith("w7 w8 ") for line in found] == [True, False, True, True]  # one line is blank

@@ -26,6 +26,12 @@ def test_numbers_are_those_of_lines():
     assert split.numbers(first=11)[-1] == 13
 
 
+def test_sentences_that_stay_together():
+    split = split_sentences(["I saw Who? Me! And you. No.", "Yes. No."], "en", lambda first, second: "Me" in second)
+    assert split.sentences == ["I saw Who? Me! ", "And you. ", "No.", "Yes. ", "No."]
+    assert split.counts == [3, 2]
+
+
 @pytest.mark.parametrize(("target", "line"), [("en", "Japan. It is fine."), ("zho_Hans", "Japan.It is fine.")])
 def test_a_space_where_the_target_language_has_one(target, line):
     split = split_sentences(["日本。本日は晴天なり。"], "ja")

@@ -7,7 +7,16 @@ import pytest
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text.pipeline import Pipeline, TextPipeline
 from posnet_fairseq.text.subwords import Merges, SentencePieces
-from posnet_fairseq.text.terms import OF_TOKENS, OF_WORDS, Occurrences, checked_terms, read_terms, targets_of, unmet
+from posnet_fairseq.text.terms import (
+    OF_TOKENS,
+    OF_WORDS,
+    Occurrences,
+    across,
+    checked_terms,
+    read_terms,
+    targets_of,
+    unmet,
+)
 from posnet_fairseq.text.tokenizers import Tokenizer
 from support.tiny_models import sentencepiece_model
 
@@ -27,6 +36,7 @@ TERMS = ["network", "network cable", "cable", "C++", "don't", "API", "连接", "
         ("我们的API连接了", ["API", "连接"]),
         ("APIs USA U.S. US", ["US"]),
         ("e\u0301te e\u0301t", ["\u00e9t"]),
+        ("a net\u00adwork, \u200bnetwork\ufeff, cable\u00adway", ["network", "network"]),  # as the model reads it
         ("", []),
     ],
 )
@@ -44,6 +54,20 @@ def test_a_term_that_is_there_twice_is_wanted_twice():
     assert unmet(["Netz", "Netz", "Kabel"], "Ein Netz, Kabel", OF_WORDS) == ("Netz",)
     assert unmet(["Netz", "Netz Kabel"], "Netz Kabel", OF_WORDS) == ("Netz",)
     assert unmet(["Netz"], "Netze", OF_WORDS) == ("Netz",)
+
+
+def test_what_is_between_terms_and_texts_is_not_seen():
+    """Terms keep the invisible characters that a translation may have."""
+    assert targets_of({"net\u00adwork": "Netz\u200bwerk"}, ["a network"], OF_WORDS) == [["Netz\u200bwerk"]]
+    assert unmet(["Netz\u200bwerk", "Netz"], "Netzwerk", OF_WORDS) == ("Netz",)
+
+
+def test_terms_of_two_texts():
+    is_across = across(["Who? Me!", "network", "me"], OF_WORDS)
+    assert is_across("I saw Who? ", "Me! on TV.")
+    assert not is_across("I saw Who ", "Me! on TV.")
+    assert is_across("a net", "work.")
+    assert not is_across("a network. ", "To me.")
 
 
 def test_files_of_terms(tmp_path):
