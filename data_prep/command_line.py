@@ -22,7 +22,7 @@ from posnet_fairseq.shared.schema import check_numbers
 from posnet_fairseq.shared.stages import FolderStage
 from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.languages import TAG, code_of, tag_of
-from posnet_fairseq.text.tokenizers import refuse_bad_symbols
+from posnet_fairseq.text.tokenizers import OF_MOSES, refuse_bad_symbols
 
 MOST = 10**9  # of anything that is counted
 LONGEST_NAMES = 220  # characters of SOURCE-TARGET.LANGUAGE in the name of a file, which has 255 bytes at most
@@ -178,6 +178,11 @@ def _recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[st
     if "normalize" in given:
         given["normal_form"] = given.pop("normalize").removeprefix("none")
     chosen = replace(default, **given)
+    if chosen.subwords == "bpe" and (taken := [symbol for symbol in chosen.symbols if symbol in OF_MOSES]):
+        raise UsageError(
+            f"--symbols: {taken[0]} is what Moses writes for another character, which would come back as {taken[0]}. "
+            "Leave it out, or give --subwords sentencepiece."
+        )
     if chosen.join > 1 and chosen.lowercase_first:
         raise UsageError(
             f"--join {chosen.join}: {options.dataset} makes text lower case before it is tokenized, which leaves "
@@ -199,6 +204,13 @@ def _languages(options: argparse.Namespace, sets: Mapping[str, Sequence[Part]]) 
     """Return source and target language of sentence pairs, of the options or the endings of the first files."""
     pairs = {name: [part.paths for part in parts if len(part.paths) == 2] for name, parts in sets.items()}
     found = [tag_of(path) for pair in pairs["train"] for path in pair] or ["", ""]
+    for side, name in enumerate(("source_lang", "target_lang")):
+        tags = list(dict.fromkeys(filter(None, found[side::2])))
+        if not getattr(options, name) and len(set(map(code_of, tags))) > 1:
+            raise UsageError(
+                f"--train: {name.removesuffix('_lang')} files end in {' and '.join(tags)}. Give --tag-target for a "
+                f"model of several target languages, or {flag(name)} if all are of one language."
+            )
     given = options.source_lang or found[0], options.target_lang or found[1]
     # As in pt_BR: fairseq separates the languages of a pair by a hyphen.
     chosen = given[0].replace("-", "_"), given[1].replace("-", "_")

@@ -3,8 +3,8 @@
 import contextlib
 import os
 import shutil
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -208,8 +208,7 @@ def _notes(pipeline: DatasetPipeline) -> Iterator[str]:
             "look the same elsewhere are other tokens to a model"
         )
     read = {name: pipeline.read.counts.get(name, {}) for name in counts}
-    for of_set in read.values():
-        yield from of_set.get("remarks", ())
+    yield from dict.fromkeys(chain.from_iterable(of_set.get("remarks", ()) for of_set in read.values()))
     found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for name, of_set in read.items():
         for kind, lines in of_set.get("odd", {}).items():
@@ -217,9 +216,10 @@ def _notes(pipeline: DatasetPipeline) -> Iterator[str]:
     for kind, of_sets in found.items():
         each = ", ".join(f"{lines['lines']:,} {name}" for name, lines in of_sets)
         yield f"lines that have {kind}: {each}, such as {of_sets[0][1]['first']}"
-    tokenized: Counter[str] = Counter()
+    tokenized: dict[str, int] = {}
     for of_set in read.values():
-        tokenized.update(of_set.get("tokenized", {}))
+        for file, lines in of_set.get("tokenized", {}).items():  # several sets may have the same
+            tokenized[file] = max(lines, tokenized.get(file, 0))
     for file, lines in tokenized.items():
         yield (
             f"{file} looks tokenized: {counted(lines, 'line ends', 'lines end')} in a space and a period. A model "

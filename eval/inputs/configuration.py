@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from posnet_eval.inputs.plan import SETTINGS, Plan, TestSet, default_baselines, language_pair
+from posnet_eval.inputs.plan import SETTINGS, Plan, TestSet, default_baselines, language_pair, metric_names
 from posnet_fairseq.shared.errors import UsageError, about, called_from_python
 from posnet_fairseq.shared.files import read_small
 from posnet_fairseq.shared.schema import PlainLoader, Written, convert, read_yaml
@@ -95,8 +95,10 @@ def _plan(content: _Comparison, folder: Path) -> Plan:
         _check_known(facts, systems)
     given = {name: getattr(content, name) for name in ("baselines", *SETTINGS)}
     settings = {name: value for name, value in given.items() if value is not None}
-    for name in settings.keys() & {"metrics", "baselines"}:
-        settings[name] = tuple(map(str, _listed(settings[name])))
+    if "metrics" in settings:
+        settings["metrics"] = metric_names(",".join(map(str, _listed(settings["metrics"]))))
+    if "baselines" in settings:
+        settings["baselines"] = tuple(map(str, _listed(settings["baselines"])))
     return Plan(
         systems=systems,
         test_sets=tuple(_test_set(name, one, systems, folder) for name, one in content.test_sets.items()),

@@ -168,7 +168,7 @@ class _Loader:
 
     def _read(self, read: Callable[[Path], Iterable[str]], text: Text, name: str) -> Lines | None:
         """Return the lines of a text, or None, and note why it cannot be used."""
-        return self._noted(lambda: tuple(plain_lines(read(text) if isinstance(text, Path) else text, name)))
+        return self._noted(lambda: tuple(plain_lines(read(text), name)) if isinstance(text, Path) else text)
 
     def _noted(self, read: Callable[[], Found]) -> Found | None:
         try:

@@ -56,11 +56,12 @@ class TestSet:
         if bool(self.references or self.source is not None) == bool(self.sacrebleu_name):
             own = f"{option('reference')}, {option('source')} (alone for comet-kiwi) or both"
             raise UsageError(f"{about}: give either {own}, or {option('test_set')}, which brings both.")
-        for runs in self.outputs.values():
+        for texts, what in ((self.references, "reference"), *((runs, "run") for runs in self.outputs.values())):
             # A NUL is refused when the file is read.
-            files = [run if "\0" in str(run) else os.path.realpath(run) for run in runs if isinstance(run, Path)]
+            files = [text if "\0" in str(text) else os.path.realpath(text) for text in texts if isinstance(text, Path)]
             if len(set(files)) < len(files):
-                raise UsageError(f"{about}: a file is given twice as a run of a system. Give each run once.")
+                of = " of a system" * (what == "run")
+                raise UsageError(f"{about}: a file is given twice as a {what}{of}. Give each {what} once.")
 
 
 @dataclass(frozen=True)

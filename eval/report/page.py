@@ -3,6 +3,7 @@
 Imports matplotlib and jinja2; commands import this module only when a page is written.
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher
@@ -61,7 +62,8 @@ def _order(column: Mapping[str, Fact]) -> Mapping[str, float]:
     texts = {system: wording.fact(value) for system, value in column.items()}
     amounts = {system: match for system, text in texts.items() if (match := _AMOUNT.match(text))}
     if len({match["unit"] for match in amounts.values()}) == 1:
-        return {system: float(match["number"].replace(",", "")) for system, match in amounts.items()}
+        numbers = {system: float(match["number"].replace(",", "")) for system, match in amounts.items()}
+        return {system: number for system, number in numbers.items() if math.isfinite(number)}
     alphabetical = sorted(set(texts.values()))
     return {system: alphabetical.index(text) for system, text in texts.items()}
 

@@ -19,8 +19,10 @@ _MARKED = re.compile(r"\S@@( |$)|▁")
 _SPACED_STOPS = (" .", " 。", " ।")
 # What SGML and XML begin with: a declaration, or an element of the formats that have segments.
 _MARKUP = re.compile(r"\s*<(\?xml|!doctype|(mteval|srcset|refset|tstset|dataset|doc|seg|tmx)(?=[\s>]))", re.I)
-_OPENED = re.compile(r"<seg(?=[\s>])", re.I)
-_SEGMENT = re.compile(r"<seg(?:\s[^>]*)?>(.*?)</seg>", re.I)
+_OPENED = re.compile(r"<seg(?=[\s/>])", re.I)
+_SEGMENT = re.compile(r"<seg(?:\s[^>]*?)?(?:/>|(?<!/)>(.*?)</seg>)", re.I)  # <seg/> is empty
+_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>")
+_OPEN_TEXT = re.compile(r"<(src|ref|hyp|tuv)\b[^>]*$", re.I)
 # Elements that tell several texts in a file apart; of <doc>, whose other attributes vary, by its system.
 _TEXT = re.compile(r"<(src|ref|hyp|tuv)\b([^>]*)>|<doc\b[^>]*\bsysid=(\"[^\"]*\"|[^\s>]+)", re.I)
 _XML_ENTITY = re.compile(r"&(?:quot|apos|amp|lt|gt|#\d+|#x[0-9a-f]+);", re.I)  # that XML itself defines
@@ -169,6 +171,7 @@ def _text_of(line: str) -> tuple[int | None, str | None]:
 def segments(lines: Iterable[str], name: object) -> Iterator[str]:
     """Yield the texts between <seg> and </seg> with single spaces; entities stay unchanged."""
     for line in lines:
+        line = _CDATA.sub(lambda match: html.escape(match[1], quote=False), line)
         found = _SEGMENT.findall(line)
         if len(found) < len(_OPENED.findall(line)):
             raise UsageError(f"{name}: a segment does not end in its line: {line[:80]!r}. Fix the file.")
@@ -182,6 +185,8 @@ def _text_of_markup(lines: Iterable[str], name: object) -> Iterator[str]:
     def watched() -> Iterator[str]:
         for line in lines:
             texts.update(_TEXT.findall(line))
+            if unfinished := _OPEN_TEXT.search(line):
+                raise UsageError(f"{name}: <{unfinished[1]} does not end in its line: {line[:80]!r}. Fix the file.")
             if len(texts) > 1:
                 raise UsageError(
                     f"{name} is SGML or XML with several texts ({', '.join(sorted(set(map(_shown, texts))))}). Give "

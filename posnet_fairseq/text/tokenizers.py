@@ -30,6 +30,8 @@ _INVISIBLE = "\u00ad\u200b\u2060\ufeff\u061c\u200e\u200f\u202a\u202b\u202c\u202d
 WITHOUT_INVISIBLE = dict.fromkeys(map(ord, _INVISIBLE))
 _RESERVED = ("<s>", "</s>", "<unk>", "<pad>")
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # pieces of sentencepiece's for bytes
+# What Moses writes for "&", quotes, brackets and others, and for a hyphen that it splits at.
+OF_MOSES = ("&amp;", "&#124;", "&lt;", "&gt;", "&apos;", "&quot;", "&#91;", "&#93;", "@-@")
 _MARKS = ("▁", "▅", "@@")
 _RUN_OF_SPACES = regex.compile(f"[{regex.escape(_SPACES)}]+")
 

@@ -207,6 +207,8 @@ MORE = f"my.en my.de tiny.en tiny.nl {EVERY}"
         (f"{BOTH} --symbols <a>,</s>", "the symbol '</s>' is reserved"),
         (f"{BOTH} --symbols {','.join(f'<symbol{n}>' for n in range(99))},<s>", "the symbol '<s>' is reserved"),
         (f"{BOTH} --symbols <0x41>", "the symbol '<0x41>' is reserved"),
+        (f"{BOTH} --merges 50 --symbols <a>,&amp;", "--symbols: &amp; is what Moses writes for another character, whi"),
+        (MORE, "--train: target files end in de and nl. Give --tag-target for a model of several target languages, or"),
         (f"{BOTH} --symbols a@@", "the symbol 'a@@' has a mark of subwords"),
         (f"{BOTH} --symbols <a>,<b>,<a>", "the symbol '<a>' is there twice"),
         (f"my.en my.de@0 {EVERY}", "--train my.de@0: give a whole number of times from 1 to 100 behind the @"),
@@ -403,7 +405,7 @@ def test_like_another_dataset(files, tmp_path, kind):
     assert ours == theirs
 
 
-SYMBOLS = ("<2de>", "<nl>", "<nl>x", "[a|b]*", r"\d+", "&amp;", "ⅣⅣ", "A,b", "<none>")
+SYMBOLS = ("<2de>", "<nl>", "<nl>x", "[a|b]*", r"\d+", "&copy;", "ⅣⅣ", "A,b", "<none>")
 
 
 @pytest.mark.parametrize("subwords", ["--merges 50", "--merges 50 40", "--pieces 60"])

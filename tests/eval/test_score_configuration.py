@@ -63,9 +63,11 @@ SET = {"reference": "test.de", "outputs": {"base": "base.txt"}}
         # files
         ({"pictures": {"a": "nowhere.png"}}, "nowhere.png: there is no such file"),
         ({"test_sets": {"x": SET | {"outputs": {"base": ["a", "./x/../a"]}}}}, "a file is given twice as a run"),
+        ({"test_sets": {"x": SET | {"reference": ["a", "./x/../a"]}}}, "a file is given twice as a reference"),
         ({"test_sets": {"x": {"outputs": "{system}"}}}, "comparison.yaml: test set x: give either reference,"),
         # values that no plan may have
         ({"systems": {"base": "x", "good": "x", "third": "y"}}, "systems x, x, y: give one or more, each with a label"),
+        ({"metrics": "BLEU, rouge"}, "metrics bleu, rouge: choose from bleu, chrf"),
         ({"metrics": ["rouge"]}, "metrics rouge: choose from bleu, chrf, chrf++, ter, bleurt, comet, comet-kiwi; 1"),
         # what stands in tables
         ({"systems": {"base": "two\nlines"}}, "'two\\nlines': give visible characters, in one line"),

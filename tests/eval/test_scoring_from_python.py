@@ -67,6 +67,12 @@ def test_lines_and_files_give_the_results_of_the_command(capsys):
     assert (said.out, said.err) == ("", "")
 
 
+def test_lines_are_text_whatever_they_look_like():
+    """Files of such lines are of other formats."""
+    for line in ("<doc> a b c d", "<seg>a b c d</seg>", "a b\tc d", "a b c d ||| 0-0"):
+        assert score([line] * 4, [line] * 4, metrics="bleu,chrf").rows()[0]["score"] == pytest.approx(100)
+
+
 def test_empty_lines_of_one_of_several_references_are_none():
     """As None is in sacreBLEU."""
     gaps = [line if number % 3 else " " for number, line in enumerate(OUTPUTS["other"])]

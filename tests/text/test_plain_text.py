@@ -47,6 +47,7 @@ def test_every_form_has_the_same_lines(tmp_path, form, compress):
         (data(["a\tb", "", "c d\te"]), "file is a table: each line has a tab"),
         (data(["0.93\ta b", "1\tc"]), "for instance column 2, which cut -f2 prints"),
         (data(["<seg id=1>a b", "c</seg>"]), "a segment does not end in its line: '<seg id=1>a b'"),
+        (data(["<tmx>", "<tuv", ' xml:lang="en"><seg>a</seg>']), "file: <tuv does not end in its line: '<tuv'"),
         (data(["<!DOCTYPE html>", "<p>a</p>"]), "file is SGML or XML without <seg>"),
         (data([*sgml(LINES, system="A"), *sgml(LINES, system="B")]), r"several texts \(<doc sysid=A>, <doc sysid=B>\)"),
         (data(xml(LINES, 'src lang="en"')[:-1] + xml(LINES)), r"several texts \(<hyp system=\"A\">, <src lang=\"en\">"),
@@ -119,6 +120,13 @@ def test_an_entity_breaks_no_line(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(data(["<seg>a&#10;b&#x0D;</seg>", "<seg>c&#32;&#32;d</seg>"]))
     assert list(iterate_text(path)) == ["a b", "c d"]
+
+
+def test_empty_segments_and_those_without_entities(tmp_path):
+    path = tmp_path / "file"
+    lines = ["<seg>a</seg><seg/>", "<seg /><seg id='a/b'>c</seg>", '<seg id="1"/>', "<seg></seg>", "<seg/>d</seg>"]
+    path.write_bytes(data([*lines, "<seg> <![CDATA[<b> &amp; ]]>e</seg>"]))
+    assert list(iterate_text(path)) == ["a", "", "", "c", "", "", "", "<b> &amp; e"]
 
 
 @pytest.mark.parametrize(
