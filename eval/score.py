@@ -145,6 +145,8 @@ def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-score."""
     if options.groups and not (options.out or options.json):
         raise UsageError("--groups: scores of groups are in the report. Add --out FOLDER, or --json.")
+    if options.latex_intervals and not options.out:
+        raise UsageError("--latex-intervals: the LaTeX table is in the report. Add --out FOLDER.")
     plan = _plan_of(options)
     report = ProgressReporter()
     texts = load(plan)

@@ -219,6 +219,7 @@ def test_mistakes_in_groups(data, capsys, names, expected):
         ((*USUAL, "--baseline", "base", "--baseline2", "base"), "baselines base, base: choose from base, good, other;"),
         (("--config", "x.yaml", "--reference", "a", "--groups", "b", *SYSTEMS, "--json"),
          "--reference, --system, --groups beside --config"),
+        ((*USUAL, "--latex-intervals"), "--latex-intervals: the LaTeX table is in the report. Add --out FOLDER."),
         ((*USUAL, "--groups", "test.de"), "--groups: scores of groups are in the report. Add --out FOLDER, or --json."),
         ((*USUAL, "--tokenize", "moses"), "tokenizer moses: choose one of sacreBLEU's, none, zh, 13a"),
     ],
