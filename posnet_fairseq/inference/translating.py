@@ -83,9 +83,8 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     translator.encode_constraints((terms or {}).values())  # refuses some before the text is translated
     printing = Printing(options.nbest, options.print_alignment, options.json, options.per_token, scores)
 
-    spaced_as = (
-        "" if options.pretokenized else to or model.vocabulary.languages[1]
-    )  # tokens always have spaces between them
+    # Tokens always have spaces between them.
+    spaced_as = "" if options.pretokenized else to or model.vocabulary.languages[1]
     lines, tokens, unit = 0, 0, "texts" if options.generates else "sentences"
     lost = Counter[str]()  # lines whose translation lacks a symbol
     wanted, missed = 0, 0  # terms or constraints

@@ -77,7 +77,7 @@ class Occurrences:
     """
 
     def __init__(self, terms: Collection[str], edges: regex.Pattern[str]) -> None:
-        self._terms, self._edges = {_read(term): term for term in terms}, edges
+        self._terms, self._edges = {text: term for term in terms if (text := _read(term))}, edges
         self._longest = max(map(len, self._terms), default=0)
         self._begins = {term[: self._places(term)[1]] for term in self._terms}
 

@@ -60,6 +60,7 @@ def test_what_is_between_terms_and_texts_is_not_seen():
     """Terms keep the invisible characters that a translation may have."""
     assert targets_of({"net\u00adwork": "Netz\u200bwerk"}, ["a network"], OF_WORDS) == [["Netz\u200bwerk"]]
     assert unmet(["Netz\u200bwerk", "Netz"], "Netzwerk", OF_WORDS) == ("Netz",)
+    assert targets_of({"\u00ad": "Netz"}, ["a net\u00ad"], OF_WORDS) == [[]]
 
 
 def test_terms_of_two_texts():
