@@ -204,13 +204,6 @@ def _languages(options: argparse.Namespace, sets: Mapping[str, Sequence[Part]]) 
     """Return source and target language of sentence pairs, of the options or the endings of the first files."""
     pairs = {name: [part.paths for part in parts if len(part.paths) == 2] for name, parts in sets.items()}
     found = [tag_of(path) for pair in pairs["train"] for path in pair] or ["", ""]
-    for side, name in enumerate(("source_lang", "target_lang")):
-        tags = list(dict.fromkeys(filter(None, found[side::2])))
-        if not getattr(options, name) and len(set(map(code_of, tags))) > 1:
-            raise UsageError(
-                f"--train: {name.removesuffix('_lang')} files end in {' and '.join(tags)}. Give --tag-target for a "
-                f"model of several target languages, or {flag(name)} if all are of one language."
-            )
     given = options.source_lang or found[0], options.target_lang or found[1]
     # As in pt_BR: fairseq separates the languages of a pair by a hyphen.
     chosen = given[0].replace("-", "_"), given[1].replace("-", "_")
@@ -228,6 +221,13 @@ def _languages(options: argparse.Namespace, sets: Mapping[str, Sequence[Part]]) 
             if tag == other or code_of(tag) == code_of(other) != code_of(own):
                 place = f"the {('source', 'target')[side]}, {given[side]}"
                 raise UsageError(f"--{name}: {path} stands for {place}, and ends in {tag_of(path)}.")
+    for side, name in enumerate(("source_lang", "target_lang")):
+        tags = list(dict.fromkeys(filter(None, found[side::2])))
+        if not getattr(options, name) and len(set(map(code_of, tags))) > 1:
+            raise UsageError(
+                f"--train: {name.removesuffix('_lang')} files end in {' and '.join(tags)}. Give --tag-target for a "
+                f"model of several target languages, or {flag(name)} if all are of one language."
+            )
     return chosen
 
 
