@@ -30,7 +30,7 @@ def write_precomputed(
         if or_copy:
             state["extra_state"] = {**(state.get("extra_state") or {}), "copied": str(path)}
             checkpoints.write_checkpoint(state, out)
-            kept = "" if length is None else f" It takes as many tokens as before: --max-length {length} is for tables."
+            kept = "" if length is None else f" Its maximum length is unchanged: --max-length {length} limits tables."
             return [f"{path} has nothing to precompute: {out} is a copy of it.{kept}"]
         mixers = sorted({str(module.name) for module in model.modules() if isinstance(module, TokenMixer)})
         reason = f"its mixers ({', '.join(mixers)}) make no energies from positions alone"

@@ -124,7 +124,7 @@ class Translator:
         Notes are on lines that are too long, and on those with unknown parts. Arguments are those of :class:`Batches`.
         """
         fitted, notes = self._fit([self.encode(line) for line in lines], on_long, numbers, self.max_source)
-        # Some pieces leave no token of a line such as "▁".
+        # Some subword models have no token for a line such as "▁".
         sources = {i: tokens for i, tokens in fitted.items() if len(tokens) > 1 and not is_blank(lines[i])}
         notes += _note_on_unknown(sources, self.vocabulary.source_dictionary.unk(), numbers)
         notes += self._note_on_long(sources, numbers)

@@ -405,28 +405,30 @@ def test_like_another_dataset(files, tmp_path, kind):
     assert ours == theirs
 
 
-SYMBOLS = ("<2de>", "<nl>", "<nl>x", "[a|b]*", r"\d+", "&copy;", "ⅣⅣ", "A,b", "<none>")
+SYMBOLS = ("<2de>", "<nl>", "<nl>x", "[a|b]*", r"\d+", "&amp;", "ⅣⅣ", "A,b", "<none>")
 
 
 @pytest.mark.parametrize("subwords", ["--merges 50", "--merges 50 40", "--pieces 60"])
 def test_symbols_stay_whole(tmp_path, subwords):
     """Alone, next to words, in lower-case text, whatever their characters mean elsewhere, and without a sentence."""
+    # Moses writes &amp; for another character, so that BPE takes no such symbol.
+    names = SYMBOLS if "pieces" in subwords else tuple(name.replace("&amp;", "&copy;") for name in SYMBOLS)
     pairs = [
-        (f"<2de> {source}<nl>{symbol}", f"{target} {symbol}<nl>") for source, target in PAIRS for symbol in SYMBOLS[1:8]
+        (f"<2de> {source}<nl>{symbol}", f"{target} {symbol}<nl>") for source, target in PAIRS for symbol in names[1:8]
     ]
     files = write_pairs(tmp_path, pairs)
-    symbols = write(tmp_path / "symbols", SYMBOLS)
+    symbols = write(tmp_path / "symbols", names)
     options = ("--symbols", symbols, "--lowercase", "--normalize", "nfkc", "--valid-every", "23", "--max-ratio", "3")
     data = make(tmp_path, "--train", *files, *options, subwords=subwords.split())
     card, pipeline = DatasetCard.read(data), pipeline_of(data, ("en", "de"))
-    assert card.words["en"].symbols == card.words["de"].symbols == SYMBOLS
+    assert card.words["en"].symbols == card.words["de"].symbols == names
     assert card.symbols["en"]["<2de>"] == card.sentences["train"] > card.symbols["de"]["<2de>"] == 0
     assert "symbols that the training text lacks: <none>" in card.notes
-    assert pipeline.symbols == SYMBOLS[1:8]
+    assert pipeline.symbols == names[1:8]
     for language, encode in (("en", pipeline.encode), ("de", pipeline.encode_target)):
         dictionary = Dictionary.load(data / f"dict.{language}.txt")
-        assert set(SYMBOLS) < set(dictionary.symbols)
-        for symbol in SYMBOLS:
+        assert set(names) < set(dictionary.symbols)
+        for symbol in names:
             for form in ("{}", "a{}b", "a {} b", "Das {}{}. {}", "{} {}"):
                 line = form.format(*[symbol] * 3)
                 tokens = encode(line).split()

@@ -94,7 +94,7 @@ def test_nothing_to_precompute(tmp_path, capsys, mixer):
     assert not (tmp_path / "again.pt").exists()
     if mixer == "attention":
         precompute.main([str(path), "--out", str(tmp_path / "copy.pt"), "--or-copy", "--max-length", "9"])
-        assert "a copy of it. It takes as many tokens as before" in capsys.readouterr().out
+        assert "a copy of it. Its maximum length is unchanged: --max-length 9 limits tables." in capsys.readouterr().out
 
 
 def test_precomputed_model_is_not_trained(tmp_path):
