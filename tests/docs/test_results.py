@@ -178,7 +178,9 @@ def convergence():
     relative = [f"`{name}`" for name in (*content_based, *position_based)]
     assert len(relative) == 10
     gains = [bleu[name] - bleu["`transformer_pos`"] for name in relative]
-    yield f"by {min(gains):.1f} to {max(gains):.1f} BLEU"
+    absolute = sorted(bleu[f"`{name}`"] - bleu["`transformer_pos`"] for name in ("linearnet", "aposnet", "glinearnet"))
+    yield f"by {min(gains):.1f} to {max(gains):.1f} BLEU; learned absolute ones"
+    yield f"`glinearnet`) gain {absolute[0]:.1f} to {absolute[-1]:.1f}"
     claims = {row["systems"]: row for row in STUDIES["convergence"]["Claims of the papers"]}
     yield f"attention on whole sentences** ({claims['`rposnet` − `shaw`']['BLEU']})"
     assert all("†↑" in cells[name] for name in relative)
