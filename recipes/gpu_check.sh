@@ -7,7 +7,7 @@
 #   bash recipes/gpu_check.sh --again            all sections once more
 #   bash recipes/gpu_check.sh --simulated        without a GPU: tests this check itself, on a CPU
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$root/recipes/lib/help.sh"
 . "$root/recipes/lib/environment.sh"
 posnet_environment "$root" dev

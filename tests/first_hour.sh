@@ -6,7 +6,7 @@
 #   bash tests/first_hour.sh            in a temporary folder, which is removed if all is well
 #   bash tests/first_hour.sh FOLDER     in a new folder, which stays
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$root/recipes/lib/help.sh"
 if [ $# -gt 0 ]; then
     mkdir "$1"

@@ -3,7 +3,7 @@
 # --all: all tests, thorough and slow ones too, as CI runs them. The type checker is one: tests/contracts/test_types.py.
 # Further arguments go to pytest: bash tests/run.sh -k rposnet, bash tests/run.sh --all tests/recipes
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$root/recipes/lib/help.sh"
 cd "$root"
 . recipes/lib/environment.sh

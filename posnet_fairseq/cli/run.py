@@ -157,6 +157,8 @@ def main(options: argparse.Namespace) -> None:
         return
     target = find_target(options.target)
     settings = target.read(options.target, options.words)
+    if options.target in DATASETS and (named := getattr(settings, "dataset", None)) != options.target:
+        raise UsageError(f"--dataset {named}: {options.target} is a dataset itself. Give only one of them.")
     _set_up_processes()
     end_by_signals()
     target.imported(target.function)(settings)

@@ -167,17 +167,19 @@ def meta_model(cfg: Any) -> tuple[torch.nn.Module, Any]:
 
 
 def repair(folder: Path) -> list[str]:
-    """Replace checkpoint_last.pt by the newest other one if it is there and damaged, or put it aside if there is none.
+    """Replace a checkpoint_last.pt that is gone or damaged by the newest other one; put it aside if there is none.
 
-    fairseq writes numbered checkpoints whole but copies them to checkpoint_last.pt, from which it resumes; a kill
+    fairseq writes numbered checkpoints whole but copies them to checkpoint_last.pt, from which alone it resumes; a kill
     during the copy leaves half a file. A sentence about it is returned, if something was done.
     """
     last = folder / "checkpoint_last.pt"
-    found = damage(last) if last.exists() else ""
+    found = damage(last) if last.exists() else f"{shown(last)} is gone."
     if not found:
         return []
     others = sorted(set(folder.glob("checkpoint*.pt")) - {last}, key=lambda path: -path.stat().st_mtime_ns)
     newest = next((path for path in others if not damage(path)), None)
+    if newest is None and not last.exists():
+        return []  # nothing was trained yet
     if newest is None:
         aside = last.with_name("checkpoint_last.pt.damaged")
         last.replace(aside)

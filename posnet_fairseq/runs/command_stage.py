@@ -117,6 +117,7 @@ class CommandStage:
         measure: returns what the record of an attempt has besides time and memory, by name; called when it has ended.
         prepare: called before the command, with nobody else at work in the folder, or before there is one.
         task: does in this process what the command would, and returns lines for the log; None: the command is run.
+        texts: files outside the run's folder that it is made of, besides its source.
     """
 
     run: Path
@@ -130,6 +131,7 @@ class CommandStage:
     measure: Callable[[], Mapping[str, float]] = dict
     prepare: Callable[[], None] = lambda: None
     task: Callable[[], Sequence[str]] | None = None
+    texts: Sequence[Path] = ()
 
     @property
     def log(self) -> Path:
@@ -164,6 +166,9 @@ class CommandStage:
         return record.finished and not grows
 
     def _is_outdated(self, made: Path, record: Record) -> bool:
+        for path, then in zip(self.texts, record.content.get("texts", ()), strict=False):  # none in earlier versions
+            if path.exists() and not are_intact(path.parent, {path.name: then}):
+                return True
         source = self.source
         if source is None or not source.exists():
             return False
@@ -178,6 +183,7 @@ class CommandStage:
         """
         record = self.record
         record.content["files"] = describe([self.source] if self.source else [])
+        record.content["texts"] = [state for path in self.texts for state in describe([path]).values()]
         record.begin(self.settings, command=self.command, **surroundings(environment))
         began = time.perf_counter()
         with open(self.log, "a", encoding="utf-8", errors="surrogateescape") as log:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import posnet_fairseq
 from posnet_fairseq.runs.devices import Device
-from posnet_fairseq.runs.run_settings import RunSettings, TranslationData, hyperparameters, short
+from posnet_fairseq.runs.run_settings import RunSettings, TranslationData, by_name, hyperparameters, short
 from posnet_fairseq.runs.settings import refuse
 from posnet_fairseq.runs.training import Training, value_of
 from posnet_fairseq.shared.criterions import PREFIX
@@ -20,6 +20,8 @@ from posnet_fairseq.text.languages import common_bleu_tokenizer
 USER_DIR = Path(posnet_fairseq.__file__).parent
 RANK = Path(__file__).parent / "distributed" / "rank.py"
 CRITERION = f"{PREFIX}label_smoothed_cross_entropy"  # unless the run's options name another
+OPTIMIZER = "fused_adam"  # likewise
+ADAMS = (OPTIMIZER, "adam", "cpu_adam")  # optimizers with Adam's options
 
 
 def training(settings: RunSettings, data: TranslationData, device: Device, report: ProgressReporter) -> Training:
@@ -62,13 +64,16 @@ def training(settings: RunSettings, data: TranslationData, device: Device, repor
 
 def options_of(settings: RunSettings, data: TranslationData) -> list[str]:
     """Return the options of fairseq-train that do not depend on the device; those of the user are the last."""
+    named = by_name(settings.options)
+    criterion, optimizer = named.get("--criterion", CRITERION), named.get("--optimizer", OPTIMIZER)
     options = [
         *("--user-dir", settings.user_dir or short(USER_DIR)),
         *("--arch", settings.arch, "--seed", settings.seed),
         "--share-all-embeddings" if shares_embeddings(settings, data) else "--share-decoder-input-output-embed",
-        # Another criterion, optimizer or schedule, named by the user's options, may lack options of these.
-        *("--criterion", CRITERION, "--label-smoothing", settings.label_smoothing),
-        *("--optimizer", "fused_adam", "--adam-betas", settings.adam_betas, "--adam-eps", settings.adam_eps),
+        *("--criterion", criterion),
+        *(("--label-smoothing", settings.label_smoothing) if "label_smoothed" in criterion else ()),
+        *("--optimizer", optimizer),
+        *(("--adam-betas", settings.adam_betas, "--adam-eps", settings.adam_eps) if optimizer in ADAMS else ()),
         *("--lr", settings.lr, "--lr-scheduler", "inverse_sqrt", "--warmup-updates", settings.warmup),
         *(_by_bleu(settings, data) if settings.stop_on else ("--best-checkpoint-metric", "ppl")),
         *("--max-update", settings.updates),

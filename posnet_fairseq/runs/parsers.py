@@ -88,8 +88,8 @@ precision = one_of("bf16", "fp16", "fp32")
 
 
 def folder(text: str) -> Path:
-    """Return the path of a folder, there or not."""
-    return Path(os.path.abspath(text))
+    """Return the path of a folder, there or not. A shell leaves the ~ of --runs=~/runs as it is."""
+    return Path(os.path.abspath(os.path.expanduser(text)))
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -104,14 +104,14 @@ def several(parse: Parse) -> Callable[[str], tuple[str, ...]]:
     """
 
     def parse_all(text: str) -> tuple[str, ...]:
-        words = names(text)
-        if not words or len(set(words)) < len(words):
-            raise ValueError("give one or more values between spaces or commas, each once.")
+        words, values = names(text), set()
         for word in words:
             try:
-                parse(word)
+                values.add(parse(word))
             except ValueError as error:
                 raise ValueError(word, str(error)) from error
+        if not words or len(values) < len(words):
+            raise ValueError("give one or more values between spaces or commas, each once.")
         return words
 
     return parse_all

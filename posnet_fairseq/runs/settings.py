@@ -133,12 +133,17 @@ class Settings:
     def _of_file(cls, path: Path) -> dict[str, str]:
         """Return the texts of a YAML file."""
         texts: dict[str, str] = {}
-        for key, value in read_yaml(path, dict[str, str | list[str]]).items():
-            name = key.replace("-", "_")
+        content = read_yaml(path)
+        if not isinstance(content, dict):
+            raise UsageError(f"{path}: give settings, each in a line, such as max_tokens: 3400.")
+        for key, value in content.items():
+            name = str(key).replace("-", "_")
             if name not in cls.fields():
                 raise UsageError(f"{path}: {key}: there is no such setting.{nearest(name, cls.fields())}")
             if name in texts:
                 raise UsageError(f"{path}: {key}: this setting is there twice, with - and with _. Leave one out.")
+            if not all(isinstance(each, str) for each in (value if isinstance(value, list) else [value])):
+                raise UsageError(f"{path}: {key}: give one value, or a list of values.")
             texts[name] = _text(value)
         return texts
 

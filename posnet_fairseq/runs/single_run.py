@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posnet_data_prep.datasets import DATASETS
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
 from posnet_eval.report.wording import whereabouts
@@ -26,7 +27,7 @@ from posnet_fairseq.shared.errors import UsageError, counted, flag, option, visi
 from posnet_fairseq.shared.processes import cores, elsewhere, run_attached
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.shared.records import Record, digest
-from posnet_fairseq.text.card import CARD
+from posnet_fairseq.text.card import CARD, DatasetCard
 
 
 def run_stages(settings: RunSettings, work: Work | None = None) -> bool:
@@ -77,17 +78,32 @@ class Run:
         command: Sequence[object],
         depends: Mapping[str, Any],
         task: Callable[[], Sequence[str]] | None = None,
+        texts: Sequence[Path] = (),
+        remedy: str = "",
     ) -> bool:
         """Make a file of the run's folder of another one by a command, or by a task that does the same.
 
-        The outcome depends on settings and the data.
+        The outcome depends on settings, the data and files of text. ``remedy``: what to do if settings have changed.
         """
         words, folder = list(map(str, command)), self.settings.run
         if self.settings.dry_run:
             show(words)
             return False
         settings = {**depends, "dataset": self.data.key}
-        return do(CommandStage(folder, name, words, folder / made, folder / source, settings, task=task), self.work)
+
+        def refuse_missing() -> None:
+            if not (folder / source).exists():
+                earlier = {"train.json": "train", "averaged.pt": "average", "precomputed.pt": "precompute"}
+                needed = earlier.get(source, "translate")
+                raise UsageError(f"{shown(folder)}: there is no {source} yet. Run the stage {needed} first.")
+
+        stage = CommandStage(
+            *(folder, name, words, folder / made, folder / source, settings, remedy),
+            prepare=refuse_missing,
+            task=task,
+            texts=texts,
+        )
+        return do(stage, self.work)
 
     def train(self) -> bool:
         """Train, or help the first machine, which keeps the record."""
@@ -141,7 +157,8 @@ class Run:
         """Set the number of threads that torch uses in this thread to that of the run's commands."""
         import torch
 
-        if threads := (os.environ | self.work.environment).get("OMP_NUM_THREADS"):
+        threads = (os.environ | self.work.environment).get("OMP_NUM_THREADS", "").partition(",")[0]  # of levels
+        if threads.isdecimal() and int(threads):
             torch.set_num_threads(int(threads))
 
     def translate(self) -> bool:
@@ -169,7 +186,9 @@ class Run:
             *settings.plugin,
         ]
         depends = settings.recorded("translate") | {flag(option): value for option, value in options.items()}
-        return self.stage(stage, "precomputed.pt", output, command, depends)
+        # A model records how to search, so its average is made again first.
+        remedy = f"To do it again, remove {shown(settings.run / 'average')}.json."
+        return self.stage(stage, "precomputed.pt", output, command, depends, texts=[source], remedy=remedy)
 
     @property
     def _search(self) -> Sequence[object]:
@@ -183,21 +202,21 @@ class Run:
         were_done = []
         for name in data.test_sets:
             translation = f"{name}.{data.target}"
+            texts = self.source_of(name), settings.data_folder / translation
             command = [
-                *("posnet-score", "--source", self.source_of(name)),
-                *("--reference", settings.data_folder / translation),
+                *("posnet-score", "--source", texts[0], "--reference", texts[1]),
                 *("--language-pair", "-".join(data.languages(name))),
                 *("--system", f"{settings.system}={settings.run / translation}"),
                 *("--metrics", ",".join(settings.metrics), "--out", settings.run / stage_of("report", name), "--quiet"),
                 *(*self.device.option, *(["--lowercase"] * data.lowercase)),
             ]
             made = f"{stage_of('report', name)}/report.html"
-            were_done.append(
-                self.stage(stage_of("score", name), translation, made, command, settings.recorded("score"))
-            )
+            depends = settings.recorded("score")
+            were_done.append(self.stage(stage_of("score", name), translation, made, command, depends, texts=texts))
         for name in data.test_sets if not settings.dry_run else ():
             stage = settings.run / stage_of("score", name)
-            print(table_of_scores(last_attempt(f"{stage}.log"), name), end="")
+            if Path(f"{stage}.log").exists():  # else somebody has removed it; the report remains
+                print(table_of_scores(last_attempt(f"{stage}.log"), name), end="")
             result = Record(f"{stage}.json").content["attempts"][-1].get("result", {})  # none in earlier versions
             print(whereabouts(settings.run / stage_of("report", name), result.get("remarks_left", 0)), flush=True)
         return all(were_done)
@@ -250,6 +269,12 @@ def prepare_data(runs: Sequence[RunSettings]) -> None:
     settings = runs[0]
     folder = settings.data_folder
     if (folder / CARD).exists():
+        made = DatasetCard.read(folder).dataset
+        if settings.dataset in DATASETS and made and not f"{made}.".startswith(f"{settings.dataset}."):
+            raise UsageError(
+                f"{folder} has the dataset {made}, not {settings.dataset}. Give another folder (--data), or run "
+                "posnet-run corpus on it."
+            )
         say(f"dataset {folder} is ready")
     elif not settings.dataset:
         raise UsageError(f"{folder}: posnet-prepare has not made this folder (it has no dataset.json). Check the path.")

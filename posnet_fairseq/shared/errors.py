@@ -5,6 +5,7 @@ import difflib
 import errno
 import functools
 import inspect
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
@@ -113,8 +114,10 @@ class DamagedError(UsageError):
     """A file whose content is damaged."""
 
 
-def unreadable(path: object, error: OSError) -> UsageError:
+def unreadable(path: str | os.PathLike[str], error: OSError) -> UsageError:
     """Return the error of a file that the system does not let a program read, with the true cause."""
+    if isinstance(error, FileExistsError) and os.path.islink(path) and not os.path.exists(path):
+        return UsageError(f"{path}: a link to {os.readlink(path)}, which is not there. Give another path, or mount it.")
     if isinstance(error, PermissionError):
         advice = "Ask its owner for access (chmod)"
     elif error.errno in (errno.EIO, errno.ESTALE):

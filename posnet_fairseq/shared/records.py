@@ -30,6 +30,7 @@ class _Content(TypedDict):
     key: NotRequired[str]
     counts: NotRequired[dict[str, Any]]
     files: NotRequired[dict[str, FileState]]
+    texts: NotRequired[list[FileState]]
 
 
 class Record:
@@ -37,7 +38,7 @@ class Record:
 
     The JSON file at `path` need not be there. `content` has ``settings`` by name, ``attempts``, ``finished``; when an
     attempt has ended, ``seconds`` of all attempts; of a folder also ``key``, ``counts`` and ``files``; of a command
-    ``files``, which it reads.
+    ``files`` and ``texts``, which it reads.
     """
 
     def __init__(self, path: Path | str):

@@ -5,7 +5,7 @@ set -euo pipefail
 # shellcheck source=help.sh
 . "$(dirname "${BASH_SOURCE[0]}")/help.sh"
 
-posnet_recipes=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+posnet_recipes=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=environment.sh
 . "$posnet_recipes/lib/environment.sh"
 posnet_environment "${posnet_recipes%/*}"

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 from datetime import datetime
@@ -318,6 +319,26 @@ def test_what_is_made_of_something_that_has_changed_is_done_again(made_of):
     assert not stage.is_done()
     do(other)
     assert other.is_done()
+
+
+def test_what_is_made_of_a_text_that_has_changed_is_done_again(tmp_path):
+    (tmp_path / "data").mkdir()
+    text, made, source = (tmp_path / name for name in ("data/made", "made", "source"))
+    for path in (text, source):
+        path.write_text("one\n")
+    stage = CommandStage(tmp_path / "run", "work", ["touch", str(made)], made, source, texts=[text])
+    do(stage)
+    assert stage.is_done()
+    shutil.copyfile(source, text)  # another date, the same content
+    assert stage.is_done()
+    text.write_text("two\n")
+    assert not stage.is_done()
+    do(stage)
+    assert stage.is_done()
+    record = stage.record
+    del record.content["texts"]  # as of an earlier version
+    record.write()
+    assert stage.is_done()
 
 
 @pytest.mark.parametrize("difference", [-1, 1])

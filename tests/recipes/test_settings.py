@@ -1,5 +1,6 @@
 """Settings of runs: one declaration for flags and YAML files, and one sentence for whatever is wrong with them."""
 
+import json
 import os
 import re
 import sys
@@ -117,6 +118,7 @@ def test_the_programs_of_this_environment_stand_first(monkeypatch):
 def test_folders_are_those_of_the_working_directory(folder):
     assert read().run == Path("runs/wmt14.en-de/rposnet_base_s1")
     assert read("--runs", "../mine").run == folder.parent / "mine/wmt14.en-de/rposnet_base_s1"
+    assert read("--runs=~/mine").run == Path.home() / "mine/wmt14.en-de/rposnet_base_s1"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +130,7 @@ def test_folders_are_those_of_the_working_directory(folder):
         (parsers.fraction, "0 0.5", "1 5 -0.1 x"),
         (parsers.betas, "(0.9,0.98) (0,.5)", "0.9 0.9,0.98 (0.9) (0.9,0.98 (0.9,1) (0,0,0) (a,b) (0.9,-1) exit()"),
         (parsers.run_name, "rposnet a.b-c+1 " + "a" * 200, "../x a/b .. - " + "a" * 201),
-        (parsers.seed_numbers, "1 1,2", "1,1 x 1,two ,"),
+        (parsers.seed_numbers, "1 1,2", "1,1 1,01 x 1,two ,"),
         (parsers.several(parsers.rate), "1e-3 1e-3,2e-3", "1e-3,1e-3 0 ,"),
     ],
 )  # fmt: skip
@@ -148,6 +150,7 @@ def test_values(parse, good, bad):
         (["wmt14.en-de", "--mixer", "rposnt"], "--mixer rposnt: choose one of .* Did you mean rposnet?"),
         (["wmt14.en-de", "--node-rank", "1"], "--node-rank 1: with --nodes 1, give 0 to 0"),
         (["corpus"], "no data is named: give --dataset quickstart.en-de, or --data FOLDER"),
+        (["wmt14.en-de", "--dataset", "wmt18.en-zh"], "--dataset wmt18.en-zh: wmt14.en-de is a dataset itself."),
         (["corpus", "--data", "a:b"], "--data .*/a:b: fairseq takes a colon"),
         (["corpus", "--data", "/dev/null"], "--data /dev/null: a file. Give the folder of a dataset."),
         (["wmt14.en-de", "--runs", "/dev/null/x"], "--runs /dev/null/x: /dev/null is no folder that can be written to"),
@@ -179,6 +182,48 @@ def test_misuse_is_one_sentence(folder, monkeypatch, capsys, words, sentence):
     assert not list(folder.iterdir())
 
 
+def test_a_recipe_refuses_the_folder_of_another_dataset(folder, monkeypatch, capsys):
+    monkeypatch.setattr("os.environ", dict(os.environ))
+    card(folder)
+    words = "--data", ".", "--cpus", "1", "prepare"
+    for target in ("multi30k.en-de", "corpus"):
+        main([target, *words])
+        assert "is ready" in capsys.readouterr().err
+    line = fails(capsys, main, "wmt14.en-de", *words)
+    assert "has the dataset multi30k.en-de.join5, not wmt14.en-de. Give another folder" in line
+
+
+@pytest.mark.parametrize("stage", STAGES[2:])
+def test_a_stage_without_the_one_before_it_is_refused(folder, monkeypatch, capsys, stage):
+    monkeypatch.setattr("os.environ", dict(os.environ))
+    card(folder)
+    (folder / "test.en").touch()
+    line = fails(capsys, main, "corpus", "--data", ".", "--cpus", "1", stage)
+    assert line.endswith(f" yet. Run the stage {STAGES[STAGES.index(stage) - 1]} first.")
+    assert sorted(os.listdir(folder)) == ["dataset.json", "test.en"]
+
+
+def card(folder):
+    """Write the card of a dataset whose sentences were joined."""
+    languages = {"source_lang": "en", "target_lang": "de", "key": "k"}
+    (folder / "dataset.json").write_text(json.dumps({"dataset": "multi30k.en-de.join5", **languages}))
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "lacking"),
+    [
+        ("--gate none", ["--label-smoothing", "--adam-betas", "--adam-eps"], []),
+        ("--criterion=cross_entropy", ["--adam-betas"], ["--label-smoothing"]),
+        ("--criterion label_smoothed_cross_entropy --optimizer adam", ["--label-smoothing", "--adam-eps"], []),
+        ("--optimizer sgd", ["--label-smoothing"], ["--adam-betas", "--adam-eps"]),
+    ],
+)
+def test_other_criterions_and_optimizers_have_their_own_options(options, given, lacking):
+    words = options_of(read(f"--options={options}"), TranslationData("en", "de", "key"))
+    assert set(given) <= {*words}
+    assert not {*lacking} & {*words}
+
+
 def test_options_that_the_recipe_sets_are_refused():
     words = "--seed=3 -ashaw_tiny -tde --disable-validation --best-checkpoint-metric --keep-interval-updates --task=x"
     for word in [*words.split(), "--source-lang", "--train-subset"]:
@@ -191,6 +236,10 @@ def test_options_that_the_recipe_sets_are_refused():
     [
         ("mixr: shaw", "run.yaml: mixr: there is no such setting. Did you mean mixer?"),
         ("max-tokens: 600\nmax_tokens: 700", "run.yaml: max_tokens: this setting is there twice, with - and with _."),
+        ("mixer: {a: b}", "run.yaml: mixer: give one value, or a list of values."),
+        ("mixer: [a: 1]", "run.yaml: mixer: give one value, or a list of values."),
+        ("", "run.yaml: give settings, each in a line"),
+        ("- mixer", "run.yaml: give settings, each in a line"),
         ("dry_run: maybe", "--dry-run maybe: give one of 1 true yes on 0 false no off."),
         ("size: !!python/object/apply:os.system ['touch x']", "--size touch x: choose one of"),
     ],

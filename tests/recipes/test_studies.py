@@ -226,7 +226,8 @@ def test_cpu_time_of_a_translation_is_that_of_the_last_time_it_was_done(tmp_path
 @pytest.mark.thorough  # 45 s: a run from the training to five translations
 def test_a_run_leaves_its_result(tmp_path):
     """Trained, averaged, searched with the beam of the validation set, in both precisions; and made only once."""
-    prepared(tmp_path, tmp_path / "data", train=140)
+    card = prepared(tmp_path, tmp_path / "data", train=140) / "dataset.json"
+    card.write_text(card.read_text().replace('"dataset": "corpus"', '"dataset": "study.en-de"'))
     (tmp_path / "protocols").mkdir()
     (tmp_path / "protocols/small.yaml").write_text(PROTOCOL)
     options = {"seed": 1, "precision": "bf16"} | {name: tmp_path / name for name in ("data", "runs", "results")}

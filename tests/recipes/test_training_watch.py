@@ -112,6 +112,14 @@ def test_half_a_last_checkpoint_is_replaced(tmp_path):
     assert last.read_bytes() == whole
 
 
+def test_a_last_checkpoint_that_was_removed_is_made_of_the_newest(tmp_path):
+    checkpoint(tmp_path / "checkpoint_1_10.pt")
+    newest = checkpoint(tmp_path / "checkpoint_1_20.pt", dropout=0.25)
+    (sentence,) = repair(tmp_path)
+    assert re.fullmatch(r".*checkpoint_last.pt is gone. checkpoint_1_20.pt has taken its place.", sentence)
+    assert (tmp_path / "checkpoint_last.pt").read_bytes() == newest.read_bytes()
+
+
 def test_half_a_checkpoint_alone_is_put_aside(tmp_path):
     (tmp_path / "checkpoint_last.pt").write_bytes(b"half")
     assert "the training begins again" in repair(tmp_path)[0]
