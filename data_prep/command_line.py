@@ -12,7 +12,8 @@ from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.pipeline.dataset_pipeline import Vocabulary
 from posnet_data_prep.sources.archives import Archive
 from posnet_data_prep.sources.download import Downloads
-from posnet_data_prep.sources.readers import Part, is_table, own_pairs, own_part, own_text
+from posnet_data_prep.sources.own_files import is_table, own_pairs, own_part, own_text
+from posnet_data_prep.sources.parts import Part
 from posnet_fairseq.shared.errors import UsageError, about, flag
 from posnet_fairseq.shared.files import a_path, cache_folder, iterate_lines, path_text
 from posnet_fairseq.shared.output_paths import check_for_fairseq

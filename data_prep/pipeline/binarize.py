@@ -47,7 +47,7 @@ def binarize(
             write_binarized(folder / f"{name}{pair}{ending}", sentences, len(dictionary))
 
 
-def dictionary_of(texts: Iterable[Path], symbols: Iterable[str] = ()) -> Dictionary:
+def dictionary_of(texts: Iterable[Path], symbols: Iterable[str]) -> Dictionary:
     """Return the dictionary of the tokens of texts, most frequent first, filled up to a multiple of 8 entries.
 
     Other symbols come behind the tokens.

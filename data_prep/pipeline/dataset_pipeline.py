@@ -27,7 +27,7 @@ from posnet_data_prep.pipeline.sets import (
     usual_scripts,
 )
 from posnet_data_prep.pipeline.subwords import MODEL, count_words, learn_merges, learn_pieces, subword_files
-from posnet_data_prep.sources.readers import MARKS
+from posnet_data_prep.sources.parts import MARKS
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.progress import ProgressReporter
@@ -103,7 +103,7 @@ class DatasetPipeline:
         recipe: Recipe,
         processes: int,
         like: Vocabulary | None,
-        growth: float = 1.0,
+        growth: float,
     ) -> None:
         self.read, self.languages, self.recipe, self._processes, self._like = read, languages, recipe, processes, like
         self.tokenizers = like.tokenizers if like else [_tokenizer(language, recipe) for language in languages]

@@ -184,7 +184,7 @@ def _hashes(paths: Sequence[Path], either_way: bool = False) -> NDArray[np.int64
         return np.fromiter(map(hash, (tuple(sorted(row)) for row in rows) if either_way else rows), np.int64)
 
 
-def shared_with_training(sets: Mapping[str, Sequence[Path]], either_way: bool = False) -> dict[str, dict[str, Any]]:
+def shared_with_training(sets: Mapping[str, Sequence[Path]], either_way: bool) -> dict[str, dict[str, Any]]:
     """Return counts, without zeros, of the rows of each other set that are in the training set, which may be large.
 
     With `either_way`, they may be there with source and target the other way round. Counted are also rows whose source

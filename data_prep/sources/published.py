@@ -10,7 +10,8 @@ from typing import IO, Any, cast
 from posnet_data_prep.dataset import Dataset
 from posnet_data_prep.sources.archives import ARCHIVES, Archive
 from posnet_data_prep.sources.download import Downloads
-from posnet_data_prep.sources.readers import Part, Reader, write_set
+from posnet_data_prep.sources.parts import Part, write_set
+from posnet_data_prep.sources.readers import Reader
 from posnet_fairseq.shared.compressed import open_binary
 from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.progress import Bar, ProgressReporter, shown

@@ -22,7 +22,7 @@ from posnet_eval.report.tables import markdown
 from posnet_eval.statistics.results import Comparison, TestSetResult
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import LARGE, check_folder, check_place, write_lines
-from posnet_fairseq.shared.records import digest, read_json
+from posnet_fairseq.shared.records import digest, json_if_whole
 
 # What a formula in a spreadsheet begins with.
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
@@ -110,7 +110,7 @@ def check_report_folder(folder: Path, inputs: Iterable[Path]) -> None:
     if not folder.exists():
         return
     with _locked(folder):
-        found = (read_json(path, LARGE) for path in (folder / "report.json", folder / NOTE))
+        found = (json_if_whole(path, LARGE) for path in (folder / "report.json", folder / NOTE))
         report, begun = (each if isinstance(each, dict) else {} for each in found)
         known: Any = report.get("files")
         is_report = {"systems", "labels", "test_sets"} <= report.keys() and isinstance(known, dict)

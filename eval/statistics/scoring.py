@@ -3,7 +3,8 @@
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -113,8 +114,17 @@ def _compute(runs: Sequence[MetricRun], cache: SegmentCache, report: ProgressRep
         }
         for run in runs
     ]
-    segments = list(rows_of)
-    known_as = keys(metric, runs[0].details, segments)
+    rows, cut = _rows(list(rows_of), runs[0], cache, report, plan)
+    for run, of_run in zip(runs, chosen, strict=True):
+        _fill_in(run, of_run, rows, cut, plan)
+
+
+def _rows(
+    segments: Sequence[Segment], run: MetricRun, cache: SegmentCache, report: ProgressReporter, plan: Plan
+) -> tuple[Any, Any]:
+    """Return the statistics of segments, those that the cache lacks computed, and which segments were cut."""
+    metric = run.metric
+    known_as = keys(metric, run.details, segments)
     rows, cut = cache.get(known_as, metric.width)
     unknown = np.flatnonzero(np.isnan(rows).any(1))
     if len(unknown) and plan.cached_only:
@@ -144,27 +154,32 @@ def _compute(runs: Sequence[MetricRun], cache: SegmentCache, report: ProgressRep
                     saved = time.monotonic()
                 bar.advance(len(part))
         metric.release()
-    for run, of_run in zip(runs, chosen, strict=True):
-        counts = np.array([len(some) if metric.one_reference else 1 for some in run.texts.references_of_lines])
-        starts = np.cumsum(counts) - counts  # of the segments of each line
-        for system, indices in of_run.items():
-            of_segments = rows[np.array(indices)]
-            if plan.multi_reference == "max":  # one_reference is for a MeanMetric with higher_is_better
-                run.statistics[system] = np.maximum.reduceat(of_segments, starts, axis=1)
-            else:
-                run.statistics[system] = np.add.reduceat(of_segments, starts, axis=1) / counts[:, None]
-        if cut.any():
-            every = np.any([cut[indices] for outputs in of_run.values() for indices in outputs], axis=0)
-            run.cut = np.logical_or.reduceat(every, starts)
-        for system, statistics in run.statistics.items():
-            odd = np.argwhere(~np.isfinite(statistics).all(2))
-            if len(odd):
-                number, line = odd[0]
-                which = f", run {number + 1}" if len(statistics) > 1 else ""
-                raise UsageError(
-                    f"{metric.label} of {system}{which} on {run.texts.name} is not a number in line {line + 1:,} "
-                    f"(such lines: {len(odd):,}). The model seems to be broken; nothing was reported."
-                )
+    return rows, cut
+
+
+def _fill_in(run: MetricRun, chosen: Mapping[str, Sequence[Sequence[int]]], rows: Any, cut: Any, plan: Plan) -> None:
+    """Fill in the statistics of a metric run from the rows that are chosen for the outputs of each system."""
+    metric = run.metric
+    counts = np.array([len(some) if metric.one_reference else 1 for some in run.texts.references_of_lines])
+    starts = np.cumsum(counts) - counts  # of the segments of each line
+    for system, indices in chosen.items():
+        of_segments = rows[np.array(indices)]
+        if plan.multi_reference == "max":  # one_reference is for a MeanMetric with higher_is_better
+            statistics = np.maximum.reduceat(of_segments, starts, axis=1)
+        else:
+            statistics = np.add.reduceat(of_segments, starts, axis=1) / counts[:, None]
+        odd = np.argwhere(~np.isfinite(statistics).all(2))
+        if len(odd):
+            number, line = odd[0]
+            which = f", run {number + 1}" if len(statistics) > 1 else ""
+            raise UsageError(
+                f"{metric.label} of {system}{which} on {run.texts.name} is not a number in line {line + 1:,} "
+                f"(such lines: {len(odd):,}). The model seems to be broken; nothing was reported."
+            )
+        run.statistics[system] = statistics
+    if cut.any():
+        every = np.any([cut[indices] for outputs in chosen.values() for indices in outputs], axis=0)
+        run.cut = np.logical_or.reduceat(every, starts)
 
 
 def _segments(lines: Lines, texts: Texts, metric: Metric) -> Iterator[Segment]:

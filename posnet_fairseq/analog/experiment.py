@@ -27,7 +27,7 @@ from posnet_fairseq.inference.translator import Batches, Translator
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_lines, write_lines
 from posnet_fairseq.shared.progress import ProgressReporter, shown
-from posnet_fairseq.shared.records import changed, digest, installed_versions, read_json
+from posnet_fairseq.shared.records import changed, digest, installed_versions, json_if_whole
 from posnet_fairseq.text.card import CARD, DatasetCard
 from posnet_fairseq.text.pipeline import choose_pipeline
 from posnet_fairseq.text.plain import read_parallel
@@ -76,7 +76,7 @@ class Experiment:
         """Return all that translations depend on but the text, for the record."""
         path = Path(self.model)
         return {
-            "weights": digest(path / WEIGHTS if path.is_dir() else path, "sha256"),
+            "weights": digest(path / WEIGHTS if path.is_dir() else path),
             "parts": list(self.parts),
             "renormalize": self.renormalize,
             "hardware": {name: value for name, value in self.hardware.describe().items() if name != "adc_bits"},
@@ -232,7 +232,7 @@ def _hashes(texts: Iterable[Iterable[str]]) -> list[str]:
 
 def _refuse_other(folder: Path, record: Mapping[str, Any]) -> None:
     """Refuse a folder of translations of another experiment."""
-    there = read_json(folder / RECORD)
+    there = json_if_whole(folder / RECORD)
     if not isinstance(there, dict):
         if any(folder.iterdir()):
             raise UsageError(f"--out {folder} has other files. Give another folder, or an empty one.")

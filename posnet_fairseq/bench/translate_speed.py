@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from posnet_fairseq.bench.printed_tables import MIB, Measurements
 from posnet_fairseq.inference.options import MAX_TOKENS, LoadOptions
 from posnet_fairseq.inference.search.search_settings import SearchSettings
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.files import is_blank
 from posnet_fairseq.shared.processes import elsewhere, resident
@@ -193,7 +193,7 @@ def tables(options: Namespace) -> Iterator[Measurements | str]:
     lines = list(iterate_text(options.file))
     for threads in options.threads:
         results, converted = measure_files(options.models, lines, threads, options.rounds, options.beam)
-        title = f"{options.file}, {threads} thread{'s' * (threads > 1)}, medians of {options.rounds}"
+        title = f"{options.file}, {counted(threads, 'thread')}, medians of {options.rounds}"
         speeds = {"lines\n/CPU s": ".1f", "lines\n/s": ".1f", "× CT2\nCPU": ".2f", "× CT2\nclock": ".2f"}
         sizes = dict.fromkeys((f"after\n{EARLY}", "at\nend", "peak"), ",.1f")
         shown = Measurements(title, speeds | {"equal\nlines": "d"} | sizes)

@@ -17,6 +17,7 @@ from posnet_eval.metrics.model_files import Missing
 from posnet_fairseq import __version__
 from posnet_fairseq.shared.common_options import FAIRSEQS, parsed_by
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.failures import FAIRSEQ_SOURCE, FAIRSEQ_WHEEL
 from posnet_fairseq.shared.files import check_stdout
 from posnet_fairseq.shared.records import installed_versions
 
@@ -25,11 +26,7 @@ PACKAGES = (
     "triton", "sentencepiece", "sacrebleu", "subword-nmt", "sacremoses", "jieba", "unbabel-comet", "bleurt-pytorch",
 )  # fmt: skip
 _HAS_WHEEL = platform.machine() == "x86_64" and sys.version_info < (3, 13)  # as setup.py says
-FAIRSEQ = (
-    "pip install ve-fairseq==0.12.3"
-    if _HAS_WHEEL
-    else "READTHEDOCS=1 pip install --no-build-isolation fairseq-fixed==0.12.3.1"
-)
+FAIRSEQ = FAIRSEQ_WHEEL if _HAS_WHEEL else FAIRSEQ_SOURCE
 USER_DIR = Path(__file__).parents[1]
 
 

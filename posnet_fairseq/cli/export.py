@@ -10,7 +10,7 @@ from posnet_fairseq.inference.options import CTRANSLATE2, SHORTLIST, add_text_op
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError, counted
 from posnet_fairseq.shared.files import LARGE, a_path, check_place, path_text
-from posnet_fairseq.shared.records import Record, read_json
+from posnet_fairseq.shared.records import Record, json_if_whole
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,7 +65,7 @@ def _scores_of(checkpoint: Path) -> list[str]:
     with contextlib.suppress(OSError, LookupError, TypeError, ValueError, AttributeError):
         stages = [Record(checkpoint.with_name(f"{stage}.json")) for stage in ("translate", "score")]
         if all(stage.finished for stage in stages) and report.stat().st_mtime_ns >= checkpoint.stat().st_mtime_ns:
-            content: Any = read_json(report, LARGE)
+            content: Any = json_if_whole(report, LARGE)
             (test_set,), settings = content["test_sets"], stages[0].content["settings"]
             (scores,) = test_set["scores"].values()
             search = ", ".join(f"{name.removeprefix('--')} {settings[name]}" for name in ("--beam", "--lenpen"))

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from posnet_fairseq.fairseq_plugin import optional_types
+from posnet_fairseq.shared.failures import FAIRSEQ_WHEEL
 
 # Packages, and the module of each that fairseq takes functions from.
 _SLOW = {"sklearn": "metrics", "scipy": "stats"}
@@ -49,7 +50,7 @@ def import_fairseq() -> ModuleType:
             raise
         raise ImportError(
             f"fairseq does not import on Python {sys.version.split()[0]} ({type(error).__name__}: {error}). "
-            "posnet needs a fairseq fixed for Python 3.11: pip install ve-fairseq==0.12.3"
+            f"posnet needs a fairseq fixed for Python 3.11: {FAIRSEQ_WHEEL}"
         ) from error
     finally:
         for name in made:

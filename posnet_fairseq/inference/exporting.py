@@ -109,7 +109,7 @@ def readme(
     vocabulary: Vocabulary,
     data: Path,
     scores: Sequence[str],
-    tags: Collection[str] = (),
+    tags: Collection[str],
 ) -> str:
     """Return the text of a README.md, in Markdown, from facts that are known.
 

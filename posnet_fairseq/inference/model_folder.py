@@ -115,7 +115,7 @@ def _hashes(folder: Path, unread: str = "") -> dict[str, str]:
     small = [path for path in (*folder.glob("dict*.txt"), folder / CARD) if path.exists()]
     large = [path for path in folder.glob("*.safetensors") if path.is_file() and path.name != unread]
     hashes = {path.name: hashlib.sha256(read_small(path)).hexdigest() for path in small}
-    return hashes | {path.name: digest(path, "sha256") for path in large}
+    return hashes | {path.name: digest(path) for path in large}
 
 
 def write_config(folder: Path, entries: dict[str, Any]) -> None:

@@ -228,7 +228,7 @@ def write_checked(model: Any, folder: Path) -> None:
             "written. Please report this with the versions that posnet-doctor prints."
         )
     facts = loads((folder / FACTS).read_text())
-    hashes = {path.name: digest(path, "sha256") for path in sorted(folder.glob("*.onnx"))}
+    hashes = {path.name: digest(path) for path in sorted(folder.glob("*.onnx"))}
     write_lines(folder / FACTS, [json.dumps(sealed(facts | {"files": hashes}), indent=1)])
     print(
         f"{SENTENCES} random sentences are translated the same by onnxruntime, greedily, token by token; {same_int8} "

@@ -46,7 +46,7 @@ class OnnxModel(nn.Module):
 
         check_file(path)
         hashes = self.facts.get("files", {})  # those that are being checked have none
-        if hashes and digest(path, "sha256") != hashes.get(path.name):
+        if hashes and digest(path) != hashes.get(path.name):
             raise UsageError(f"{path} is not the file that {FACTS} was written with. {AGAIN}")
         try:
             return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])

@@ -3,13 +3,10 @@
 import argparse
 import functools
 import itertools
-import math
-import os
 import sys
-import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +16,23 @@ from posnet_fairseq import __version__
 from posnet_fairseq.inference import outputs
 from posnet_fairseq.inference.model_folder import files_of_data, files_of_models
 from posnet_fairseq.inference.options import AUTO, LoadOptions, text_options
+from posnet_fairseq.inference.parallel_search import (
+    Found,
+    ParallelSearch,
+    SearchOnGPU,
+    processes_and_threads,
+    timed_search,
+)
 from posnet_fairseq.inference.precision import check_device, resolve_dtype
 from posnet_fairseq.inference.search.search_settings import SearchSettings, given_settings
 from posnet_fairseq.inference.searchable import SearchableLanguageModel, SearchableModel
-from posnet_fairseq.inference.translation import Printing, Translation
+from posnet_fairseq.inference.translation import Printing
 from posnet_fairseq.inference.translator import Batch, Batches, Translator
 from posnet_fairseq.shared.errors import UsageError, counted, flag
 from posnet_fairseq.shared.files import check_place, iterate_lines
 from posnet_fairseq.shared.finished_windows import FinishedWindows, Stream, Texts, open_output
 from posnet_fairseq.shared.line_stream import IncomingLines
-from posnet_fairseq.shared.processes import in_order, worker_number
-from posnet_fairseq.shared.progress import Bar, ProgressReporter
+from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import sealed
 from posnet_fairseq.shared.results import leave_result
 from posnet_fairseq.text.plain import PlainText, iterate_text
@@ -39,12 +42,8 @@ from posnet_fairseq.text.tokenizers import lost_symbols
 
 WINDOW = 4000  # lines that are sorted into batches together, kept when they are finished, and in memory at once
 STREAMED = 32  # with --stream: more would be faster by little, and let the first of them wait for the last
-MOST = 16  # processes by default: each one needs memory for its batch
 # Options that change no translation, or that are looked at otherwise: the text, the files, the device.
 _WITHOUT_EFFECT = set("input prefix constraints output processes resume stream data device checkpoint dtype".split())
-
-Found = list[list[Translation]]  # for each source of a batch, best first
-_Timed = tuple[Found, float, float]  # with the times at which the search began and ended
 
 
 @torch.inference_mode()
@@ -56,16 +55,8 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
 
     outputs.check_places(options)
     terms = read_terms(options.terms) if options.terms else None
-    place = options.device or ("cuda" if torch.cuda.device_count() else "cpu")
+    place = _place(options)
     device = place.partition(":")[0]
-    if options.device is not None:
-        check_device(place)
-    gpus = 1 if ":" in place else torch.cuda.device_count()
-    if device == "cuda" or options.stream:
-        options.processes = options.processes or 1
-    if device == "cuda" and options.processes > gpus:
-        there = f"this machine has {counted(gpus, 'GPU')}" if place == device else f"--device {place} is one GPU"
-        raise UsageError(f"--processes {options.processes}: {there}. Give at most {gpus}, or --device cpu.")
     dtype = resolve_dtype(options.dtype, device)
     if options.dtype == AUTO:
         say(f"--dtype auto is {dtype}")
@@ -85,9 +76,8 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
 
     # Tokens always have spaces between them.
     spaced_as = "" if options.pretokenized else to or model.vocabulary.languages[1]
-    lines, tokens, unit = 0, 0, "texts" if options.generates else "sentences"
-    lost = Counter[str]()  # lines whose translation lacks a symbol
-    wanted, missed = 0, 0  # terms or constraints
+    unit = "texts" if options.generates else "sentences"
+    counts = _Counts(() if scores else translator.pipeline.symbols, options.generates)
     inputs = outputs.second_input(options)
     work = {"device": device, "dtype": dtype, **_work_of(options, model), "second": inputs[0]}
     work["terms"] = terms and sealed(terms)["sha256"]
@@ -117,30 +107,26 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
                     of_lines = itertools.starmap(printing.lines, enumerate(found, window.first))
                     printed = list(itertools.chain.from_iterable(of_lines))
                 output.add(window.texts, printed)
-                best = [translations[0] for translations in found if translations[0].tokens]
-                lines += len(best)
-                wanted += sum(map(len, window.constraints or ()))
-                missed += sum(len(one.unmet or ()) for one, *_ in found)
-                if not scores:
-                    pairs = [
-                        (source, one.text)
-                        for source, (one, *_) in zip(window.sentences, found, strict=True)
-                        if one.tokens
-                    ]
-                    lost.update(symbol for pair in pairs for symbol in lost_symbols(*pair, translator.pipeline.symbols))
-                tokens += sum(len(one.tokens) - (len(one.source_tokens) if options.generates else 0) for one in best)
-    for symbol, count in lost.items():
-        have = counted(count, f"{unit.removesuffix('s')} has", f"{unit} have")
-        say(f"{have} {symbol} more often than the translation: the model lost it")
-    if terms is not None or options.constraints:
-        what = "term" if terms is not None else "constraint"
-        say(f"{missed} of {counted(wanted, what)} not met")
-    rates = ""
-    if lines:
-        new = "new " * options.generates
-        leave_result(sentences_per_second=round(lines / search.seconds, 1))
-        rates = f", {lines / search.seconds:.1f} {unit} and {tokens / search.seconds:.1f} {new}tokens a second"
-    say(f"{lines} {unit.removesuffix('s') if lines == 1 else unit} in {search.seconds:.1f} s{rates}")
+                counts.add(window, found)
+    if counts.lines:
+        leave_result(sentences_per_second=round(counts.lines / search.seconds, 1))
+    for sentence in counts.sentences(options, unit, search.seconds):
+        say(sentence)
+
+
+def _place(options: argparse.Namespace) -> str:
+    """Return the device, refused if it is not there or for too many processes; a GPU or a stream has 1 by default."""
+    place: str = options.device or ("cuda" if torch.cuda.device_count() else "cpu")
+    is_gpu = place.startswith("cuda")
+    if options.device is not None:
+        check_device(place)
+    if is_gpu or options.stream:
+        options.processes = options.processes or 1
+    gpus = 1 if ":" in place else torch.cuda.device_count()
+    if is_gpu and options.processes > gpus:
+        there = f"--device {place} is one GPU" if ":" in place else f"this machine has {counted(gpus, 'GPU')}"
+        raise UsageError(f"--processes {options.processes}: {there}. Give at most {gpus}, or --device cpu.")
+    return place
 
 
 def _load(options: argparse.Namespace, device: str, dtype: str) -> SearchableModel:
@@ -172,6 +158,43 @@ class _Window:
     def texts(self) -> Texts:
         """Return lines, and the second texts."""
         return self.lines, self.second
+
+
+@dataclass
+class _Counts:
+    """What the best translations have, those without tokens left out, and what they lack."""
+
+    symbols: Sequence[str]
+    only_new: bool  # of the tokens: those of the source are left out
+    lines: int = 0
+    tokens: int = 0
+    wanted: int = 0  # terms or constraints
+    missed: int = 0
+    lost: Counter[str] = field(default_factory=Counter)  # lines whose translation lacks a symbol
+
+    def add(self, window: _Window, found: Found) -> None:
+        """Add the translations of a window."""
+        self.wanted += sum(map(len, window.constraints or ()))
+        for source, (best, *_) in zip(window.sentences, found, strict=True):
+            self.missed += len(best.unmet or ())
+            if best.tokens:
+                self.lines += 1
+                self.tokens += len(best.tokens) - (len(best.source_tokens) if self.only_new else 0)
+                self.lost.update(lost_symbols(source, best.text, self.symbols))
+
+    def sentences(self, options: argparse.Namespace, unit: str, seconds: float) -> Iterator[str]:
+        """Yield what the command says at its end."""
+        one = unit.removesuffix("s")
+        for symbol, count in self.lost.items():
+            have = counted(count, f"{one} has", f"{unit} have")
+            yield f"{have} {symbol} more often than the translation: the model lost it"
+        if options.terms or options.constraints:
+            yield f"{self.missed} of {counted(self.wanted, 'term' if options.terms else 'constraint')} not met"
+        rates = ""
+        if self.lines:
+            new = "new " * self.only_new
+            rates = f", {self.lines / seconds:.1f} {unit} and {self.tokens / seconds:.1f} {new}tokens a second"
+        yield f"{self.lines} {one if self.lines == 1 else unit} in {seconds:.1f} s{rates}"
 
 
 def _windows(
@@ -257,43 +280,6 @@ def _batches(
     return batches
 
 
-@dataclass
-class ParallelSearch:
-    """Search by `processes`, in the order of the windows.
-
-    Attributes:
-        find: is called by each process, by this one if there is 1.
-        start: of processes, as in :func:`posnet_fairseq.shared.processes.in_order`.
-        seconds: those of all searches of one process, or from the first to the last one of several.
-    """
-
-    find: Callable[[Batch], _Timed]
-    processes: int
-    start: str
-    seconds: float = 0.0
-
-    def __call__(self, windows: Iterator[tuple[_Window, Batches]], bar: Bar) -> Iterator[tuple[_Window, Found]]:
-        """Yield windows and their translations; processes do not wait for the end of one."""
-        drawn, done = deque[tuple[_Window, Batches]](), list[Found]()
-
-        def batches() -> Iterator[Batch]:
-            for window, of_window in windows:
-                drawn.append((window, of_window))
-                yield from of_window or [Batch([])]
-
-        first, last, advice = math.inf, -math.inf, "Run again with fewer --processes."
-        for found, begin, end in in_order(self.find, batches(), self.processes, self.start, advice):
-            first, last = min(first, begin), max(last, end)
-            self.seconds = self.seconds + end - begin if self.processes == 1 else last - first
-            done.append(found)
-            bar.advance(len(found))
-            window, of_window = drawn[0]
-            if len(done) >= len(of_window):
-                drawn.popleft()
-                yield window, of_window.in_order(done[: len(of_window)])
-                done.clear()
-
-
 def _work_of(options: argparse.Namespace, model: SearchableModel) -> dict[str, Any]:
     """Return what translations depend on besides the text: options, versions, and sizes and dates of files."""
     paths = [path for name in ("shortlist", "bpe_codes", "sentencepiece_model") if (path := getattr(options, name))]
@@ -302,56 +288,3 @@ def _work_of(options: argparse.Namespace, model: SearchableModel) -> dict[str, A
     looks = {str(file): (file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()}
     given = {name: value for name, value in vars(options).items() if name not in _WITHOUT_EFFECT}
     return {"posnet": __version__, "torch": str(torch.__version__), "files": looks, **given}
-
-
-def processes_and_threads(given: int | None, path: str, batches: int) -> tuple[int, int]:
-    """Return the number of processes that translate a text, and the number of threads of each.
-
-    By default a file has processes with one thread each: threads that share a batch wait for each other at every
-    operation. A pipe is read no earlier than its lines are needed, by one process.
-
-    Args:
-        given: number of processes; None for the default on a CPU.
-        path: of the text; ``-`` is standard input.
-        batches: number of batches of the first window.
-    """
-    threads = torch.get_num_threads()
-    if given is not None:
-        return given, threads if "OMP_NUM_THREADS" in os.environ else max(1, threads // given)
-    is_file = os.path.isfile(0 if path == "-" else path)
-    processes = max(1, min(threads, batches, MOST)) if is_file else 1
-    return processes, threads if processes == 1 else 1
-
-
-def timed_search(translator: Translator, threads: int | None, batch: Batch) -> _Timed:
-    """Return translations without their weights, and when the search began and ended.
-
-    With a number of `threads`, it is called in a fork of the process, which shares the models' memory.
-    """
-    if threads is not None:
-        torch.set_num_threads(threads)
-    begin = time.perf_counter()
-    # Weights would reach another process as open files.
-    found = [[replace(each, attention=None) for each in several] for several in translator.translate(batch)]
-    return found, begin, time.perf_counter()
-
-
-@dataclass
-class SearchOnGPU:
-    """Search by one of several processes, each on a GPU of its own, which load the models when they get a batch."""
-
-    kind: type[SearchableModel]
-    paths: Sequence[str]
-    load: LoadOptions
-    arguments: tuple[SearchSettings, int, bool, bool, str | None]  # of the translator
-    threads: int
-    translator: Translator | None = None
-
-    def __call__(self, batch: Batch) -> _Timed:
-        """As :func:`timed_search`."""
-        if self.translator is None and batch.sources:
-            torch.set_num_threads(self.threads)
-            model = self.kind(self.paths, replace(self.load, device=f"cuda:{worker_number()}"))
-            self.translator = model.translator(*self.arguments)
-        now = time.perf_counter()
-        return timed_search(self.translator, None, batch) if self.translator else ([], now, now)

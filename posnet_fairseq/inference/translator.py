@@ -282,8 +282,8 @@ class Batches:
     ) -> None:
         if prefixes is not None and len(prefixes) != len(lines):
             raise UsageError(
-                f"{option(translator.second_input)}: {len(prefixes)} given for {len(lines)} "
-                f"line{'s' * (len(lines) != 1)}. Give one for each, which may be empty."
+                f"{option(translator.second_input)}: {len(prefixes)} given for {counted(len(lines), 'line')}. "
+                "Give one for each, which may be empty."
             )
         numbers = numbers or range(1, len(lines) + 1)
         self._sources, self._prefixes, self.notes = translator.encode_all(lines, prefixes, on_long, numbers)

@@ -24,7 +24,7 @@ from posnet_fairseq.shared.errors import UsageError, last_error
 from posnet_fairseq.shared.failures import explain
 from posnet_fairseq.shared.processes import repaired, start
 from posnet_fairseq.shared.progress import Bar, ProgressReporter, shown
-from posnet_fairseq.shared.records import Record, are_intact, describe, installed_versions, read_json
+from posnet_fairseq.shared.records import Record, are_intact, describe, installed_versions, json_if_whole
 from posnet_fairseq.shared.results import PLACE
 from posnet_fairseq.shared.stages import exclusive_lock
 
@@ -250,7 +250,7 @@ class CommandStage:
             "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1),
             "peak_memory_bytes": usage.ru_maxrss * 1024,  # of the largest process
         }
-        if isinstance(result := read_json(note), dict):
+        if isinstance(result := json_if_whole(note), dict):
             measured["result"] = result
         note.unlink(missing_ok=True)
         return "interrupted" if interruption else outcome, interruption, measured

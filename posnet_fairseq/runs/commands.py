@@ -11,7 +11,7 @@ from posnet_fairseq.runs.run_settings import RunSettings, TranslationData, by_na
 from posnet_fairseq.runs.settings import refuse
 from posnet_fairseq.runs.training import Training, value_of
 from posnet_fairseq.shared.criterions import PREFIX
-from posnet_fairseq.shared.errors import option
+from posnet_fairseq.shared.errors import counted, option
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import Record
 from posnet_fairseq.text.dictionary import dictionary_file
@@ -27,6 +27,7 @@ ADAMS = (OPTIMIZER, "adam", "cpu_adam")  # optimizers with Adam's options
 def training(settings: RunSettings, data: TranslationData, device: Device, report: ProgressReporter) -> Training:
     """Return the training of a run, whose batches are said in a report."""
     world = device.processes * settings.nodes
+    processes = counted(world, "process", "processes")
     # The fewest batches of at most max_tokens that hold an update. The tokens that batches of an earlier attempt had
     # give the number of batches that it had.
     most = batch_tokens(settings)
@@ -36,13 +37,12 @@ def training(settings: RunSettings, data: TranslationData, device: Device, repor
         refuse(
             "tokens",
             settings.tokens,
-            f"with {option('max_tokens', most)} an update of {world} {'process' if world == 1 else 'processes'} has "
+            f"with {option('max_tokens', most)} an update of {processes} has "
             f"batches of {tokens} tokens, and a sentence may have {option('max_positions', settings.max_positions)}. "
             "Give more tokens, or take fewer processes (--gpus, --cpus, --nodes).",
         )
     report.say(
-        f"{tokens * batches * world} tokens per update: {world} {'process' if world == 1 else 'processes'} × "
-        f"--update-freq {batches} × --max-tokens {tokens}"
+        f"{tokens * batches * world} tokens per update: {processes} × --update-freq {batches} × --max-tokens {tokens}"
     )
     if (device.kind, device.precision) == ("cpu", "bf16"):
         from posnet_fairseq.ops.linear import SLOW_BF16, multiplies_bf16  # imports torch

@@ -23,6 +23,7 @@ from posnet_fairseq.shared.processes import cores
 from posnet_fairseq.shared.progress import plain_console, plain_table, print_table
 from posnet_fairseq.shared.records import Record
 from posnet_fairseq.shared.user_dir import import_user_dir
+from posnet_fairseq.text.card import CARD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +104,7 @@ def _prepared(text: Path | None) -> Path:
         digest = hashlib.sha256(text.read_bytes()).hexdigest()[:8]
         name = f"{re.sub(r'[^0-9A-Za-z._-]', '_', text.name)}-{digest}"  # fairseq splits paths at colons
     data = Path("data", f"lm.{name}")
-    if (data / "dataset.json").exists():
+    if (data / CARD).exists():
         return data
     say("preparing the data")
     data.parent.mkdir(exist_ok=True)
@@ -111,7 +112,7 @@ def _prepared(text: Path | None) -> Path:
         sets = ["--train", str(text)]
     else:
         source = Path("data", "quickstart.en-de")
-        if not (source / "dataset.json").exists():
+        if not (source / CARD).exists():
             run_or_exit(prepare("quickstart.en-de", source))
         # Its sentences are sorted and do not belong together; in their order each would give the next one away.
         sets = [word for part in ("train", "valid", "test") for word in (f"--{part}", str(source / f"{part}.en"))]

@@ -17,10 +17,12 @@ from posnet_fairseq.shared.results import leave_result
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
+# How to install the versions of fairseq that setup.py names: a wheel, or elsewhere the source, without compiling it.
+FAIRSEQ_WHEEL = "pip install ve-fairseq==0.12.3"
+FAIRSEQ_SOURCE = "READTHEDOCS=1 pip install --no-build-isolation fairseq-fixed==0.12.3.1"
 NO_FAIRSEQ = (
-    "this needs fairseq, which is not installed. On x86-64 with Python 3.11 or 3.12: pip install ve-fairseq==0.12.3. "
-    "Elsewhere: READTHEDOCS=1 pip install --no-build-isolation fairseq-fixed==0.12.3.1, which compiles nothing, or "
-    "pip install 'posnet[train]', which compiles it."
+    f"this needs fairseq, which is not installed. On x86-64 with Python 3.11 or 3.12: {FAIRSEQ_WHEEL}. Elsewhere: "
+    f"{FAIRSEQ_SOURCE}, which compiles nothing, or pip install 'posnet[train]', which compiles it."
 )
 
 

@@ -126,7 +126,7 @@ def installed_versions(*packages: str) -> dict[str, str]:
     return versions
 
 
-def read_json(path: Path, most: int = SMALL) -> object:
+def json_if_whole(path: Path, most: int = SMALL) -> object:
     """Return the content of a JSON file of at most `most` bytes, None if it is not there or damaged, in any way."""
     try:
         return schema.loads(read_small(path, most))

@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from posnet_fairseq.shared.errors import UsageError, flag
-from posnet_fairseq.shared.files import decoded, read_small
+from posnet_fairseq.shared.files import SMALL, decoded, read_small
 
 _ADVICE = "Correct it."
 _MOST_DIGITS = 40  # of a number: Python would compute for ever at 1e999999999
@@ -25,7 +25,7 @@ _NESTED = "it is nested too deeply"
 _PARSING = (yaml.YAMLError, RecursionError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
-def read_json(path: str | Path, kind: Any = Any, what: str = "", advice: str = _ADVICE, most: int = 2**26) -> Any:
+def read_json(path: str | Path, kind: Any = Any, what: str = "", advice: str = _ADVICE, most: int = SMALL) -> Any:
     """Return the content of a JSON file of at most `most` bytes as a type; other arguments as for :func:`convert`.
 
     Raises:

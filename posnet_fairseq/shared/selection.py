@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 
-def best_and_following(valid: Sequence[float | None], number: int, maximize: bool = False) -> range:
+def best_and_following(valid: Sequence[float | None], number: int, maximize: bool) -> range:
     """Return indices of the best checkpoint and the number - 1 that follow it, or of the last ones where fewer follow.
 
     The PosNet paper (Schmidt and Di Gangi, WMT 2023, Section 5.3) chooses so. `valid` has the value of each checkpoint

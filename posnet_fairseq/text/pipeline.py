@@ -28,6 +28,12 @@ class TextPipeline:
 
     # Tokens, the end symbol included, that 99.9% of the sources in training have at most; None: it is not known.
     usual_length: int | None = None
+    # That stay whole, and that both languages had in training.
+    symbols: tuple[str, ...] = ()
+    # Of a model of several target languages, by language: one goes in front of the tokens of each source.
+    tags: Mapping[str, str] = MappingProxyType({})
+    tag = ""  # that was chosen
+    _without_tags = "the text is split into tokens already, a tag among them"  # or why else none can be chosen
 
     def encode(self, line: str) -> str:
         """Return tokens between spaces, of plain text of the source language."""
@@ -40,13 +46,6 @@ class TextPipeline:
     def decode(self, tokens: str) -> str:
         """Return plain text of tokens of the target language."""
         return tokens
-
-    # That stay whole, and that both languages had in training.
-    symbols: tuple[str, ...] = ()
-    # Of a model of several target languages, by language: one goes in front of the tokens of each source.
-    tags: Mapping[str, str] = MappingProxyType({})
-    tag = ""  # that was chosen
-    _without_tags = "the text is split into tokens already, a tag among them"  # or why else none can be chosen
 
     def towards(self, language: str | None) -> Self:
         """Return the pipeline for translations into one of several languages; None: into the only one."""

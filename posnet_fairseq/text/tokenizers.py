@@ -14,6 +14,7 @@ import regex
 
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import is_blank
+from posnet_fairseq.text.dictionary import SPECIAL
 
 TOKENIZERS = ("moses", "jieba", "characters", "none", "unchanged")
 NORMAL_FORMS = ("", "spaces", "nfkc")
@@ -28,7 +29,6 @@ _SPACES = "".join(filter(regex.compile(r"[\s\p{Cc}]").match, map(chr, range(0x30
 # and variation selectors are not among them: they tell words and emoji apart.
 _INVISIBLE = "\u00ad\u200b\u2060\ufeff\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 WITHOUT_INVISIBLE = dict.fromkeys(map(ord, _INVISIBLE))
-_RESERVED = ("<s>", "</s>", "<unk>", "<pad>")
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # pieces of sentencepiece's for bytes
 # What Moses writes for "&", quotes, brackets and others, and for a hyphen that it splits at.
 OF_MOSES = ("&amp;", "&#124;", "&lt;", "&gt;", "&apos;", "&quot;", "&#91;", "&#93;", "@-@")
@@ -156,8 +156,8 @@ def refuse_bad_symbols(symbols: Sequence[str]) -> None:
     for symbol in symbols:
         if not symbol or set(symbol) & set(_SPACES + _INVISIBLE):
             problem = "is empty" if not symbol else "has white space or invisible characters"
-        elif symbol in _RESERVED or _BYTE.fullmatch(symbol):
-            problem = f"is reserved: sentencepiece and fairseq have {', '.join(_RESERVED)} and <0x00> to <0xFF>"
+        elif symbol in SPECIAL or _BYTE.fullmatch(symbol):
+            problem = f"is reserved: sentencepiece and fairseq have {', '.join(SPECIAL)} and <0x00> to <0xFF>"
         elif any(mark in symbol for mark in _MARKS):
             problem = f"has a mark of subwords: {', '.join(_MARKS)}"
         elif symbols.count(symbol) > 1:

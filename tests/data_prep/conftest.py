@@ -1,7 +1,7 @@
 import pytest
 
 from posnet_fairseq.shared.progress import ProgressReporter
-from support.archives import Server
+from support.server import Server
 
 
 @pytest.fixture

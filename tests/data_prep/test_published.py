@@ -21,6 +21,7 @@ from posnet_fairseq.text.pipeline import pipeline_of
 from posnet_fairseq.text.tokenizers import Tokenizer
 from support import archives
 from support.archives import MADE, sentences, text
+from support.server import Server
 
 # Fewer merges than the paper's: the invented texts have not so many words.
 
@@ -53,7 +54,7 @@ class Made:
 @pytest.fixture(scope="module")
 def once(tmp_path_factory):
     """A function that makes a dataset, which tests leave as it is."""
-    server = archives.Server()
+    server = Server()
 
     @functools.cache
     def make(name):

@@ -135,11 +135,11 @@ def test_runs_look_at_a_report_and_replace_it_one_after_the_other(data, capsys, 
 
         return call
 
-    for name in ("read_json", "write_lines"):
+    for name in ("json_if_whole", "write_lines"):
         monkeypatch.setattr(publish, name, watched(getattr(publish, name)))
     monkeypatch.setattr(Path, "replace", watched(Path.replace))
     run(capsys, *USUAL, "--out", "report")
-    assert {"read_json", "write_lines", "replace"} == set(called)
+    assert {"json_if_whole", "write_lines", "replace"} == set(called)
     assert called.count("replace") >= len(FILES)
 
 

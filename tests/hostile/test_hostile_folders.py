@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from posnet_fairseq.inference.model_folder import FORMAT, read_model, write_config
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.records import read_json
+from posnet_fairseq.shared.records import json_if_whole
 from support import commands
 from support.damaged import one
 from support.hostile import Row, also, play, table
@@ -71,7 +71,7 @@ def resealed(change):
 
     def before(folder):
         change(folder)
-        entries = read_json(folder / CONFIG)
+        entries = json_if_whole(folder / CONFIG)
         if isinstance(entries, dict) and entries.get("format") == FORMAT:
             write_config(folder / "model", entries)
 

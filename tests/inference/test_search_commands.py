@@ -15,11 +15,11 @@ import torch
 
 from posnet_fairseq import api
 from posnet_fairseq.cli import translate
-from posnet_fairseq.inference import translating
+from posnet_fairseq.inference import parallel_search, translating
 from posnet_fairseq.inference.options import LoadOptions
+from posnet_fairseq.inference.parallel_search import SearchOnGPU, processes_and_threads, timed_search
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.searchable import SearchableModel
-from posnet_fairseq.inference.translating import SearchOnGPU, processes_and_threads, timed_search
 from posnet_fairseq.inference.translator import Batch, Translator, batches_by_length
 from posnet_fairseq.shared.progress import Bar
 from support.commands import python as in_python
@@ -104,7 +104,7 @@ def searches(monkeypatch):
             yield find(batch)
             used.append(torch.get_num_threads())
 
-    monkeypatch.setattr(translating, "in_order", in_order)
+    monkeypatch.setattr(parallel_search, "in_order", in_order)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     before = torch.get_num_threads()
     torch.set_num_threads(7)
@@ -194,7 +194,7 @@ def test_seconds_of_processes_are_those_from_the_first_search_to_the_last(transl
     """Also if a process on a GPU begins late, since it loads the model: its batch is the first."""
     times = iter([(11.0, 13.0), (10.0, 12.0), (15.0, 16.0)])
     monkeypatch.setattr(translating, "timed_search", lambda *work: (timed_search(*work)[0], *next(times)))
-    monkeypatch.setattr(translating, "in_order", lambda find, batches, *_: map(find, batches))
+    monkeypatch.setattr(parallel_search, "in_order", lambda find, batches, *_: map(find, batches))
     translated("--max-tokens", "5", "--processes", "2")
     assert "3 sentences in 6.0 s, 0.5 sentences and" in capsys.readouterr().err
 

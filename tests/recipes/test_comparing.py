@@ -299,7 +299,6 @@ def refused(monkeypatch, tmp_path, **texts):
     [
         ({"seeds": "1 two"}, "--seeds two: give a whole number"),
         ({"options": "--no-such-option"}, "shaw: fairseq-train: unrecognized arguments: --no-such-option"),
-        ({"options": "--optimizer adafactor"}, "shaw: fairseq-train: unrecognized arguments: --adam-betas"),
         (
             {"options": "--compile --offload-activations"},
             "shaw: --compile with --offload-activations",

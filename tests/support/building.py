@@ -99,7 +99,7 @@ def mixer_cases():
             usual = usual_gate(Case(name, place, "none"))
             yield from (Case(name, place, gate) for gate in GATES if gate == usual or name in ONE_OF_EACH_BASE)
             for options in variants(name):
-                case = Case(name, place, mixer.default_gate if place != "cross" else "none", options)
+                case = Case(name, place, usual, options)
                 yield case if possible(case) else dataclasses.replace(case, gate="none")
 
 

@@ -22,6 +22,7 @@ from support import archives, documents
 from support.archives import MADE
 from support.commands import ROOT, SMALL_BENCH, USER_DIR, program, run_program
 from support.made_up import sacrebleu_test_set
+from support.server import Server
 
 # Files that are there before the first command: lines of each, in all languages. All else is made by commands.
 GIVEN = {"my": 600, "medical": 200, "test": 5, "second": 5, "base": 5, "rposnet": 5}
@@ -88,7 +89,7 @@ class Reader:
     """
 
     def __init__(self, folder, patch):
-        self.folder, self._patch, self._failures, self._server = folder, patch, {}, archives.Server()
+        self.folder, self._patch, self._failures, self._server = folder, patch, {}, Server()
         for name, lines in GIVEN.items():
             self._give(name, lines)
         terms = [(folder / f"test.{language}").read_text().split()[0] for language in ("en", "de")]

@@ -20,7 +20,7 @@ def training_log(updates=20, start=8.0, gpu=False, end="\n"):
 
 
 def losses(log):
-    """{update: validation loss}; an update that was repeated after resuming counts once."""
+    """The validation and the training losses; an update that was repeated after resuming counts once."""
     found = {values["valid_num_updates"]: values["valid_nll_loss"] for kind, values in records(log) if kind == "valid"}
     trained = {values["num_updates"]: values["nll_loss"] for kind, values in records(log) if kind == "train_inner"}
     return [*found.values(), *trained.values()]

@@ -20,6 +20,18 @@ def data(lines):
     return "".join(f"{line}\n" for line in lines).encode()
 
 
+@pytest.fixture
+def read(tmp_path):
+    """The lines of the text in a file of given bytes."""
+
+    def lines_of(content):
+        path = tmp_path / "file"
+        path.write_bytes(content)
+        return list(iterate_text(path))
+
+    return lines_of
+
+
 def zipped(content):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
@@ -31,10 +43,8 @@ def zipped(content):
 @pytest.mark.parametrize(
     "form", [list, sgml, lambda lines: sgml(lines, "srcset", ""), xml, lambda lines: ["", *xml(lines, 'ref lang="de"')]]
 )
-def test_every_form_has_the_same_lines(tmp_path, form, compress):
-    path = tmp_path / "file"
-    path.write_bytes(compress(data(form(LINES))))
-    assert list(iterate_text(path)) == LINES
+def test_every_form_has_the_same_lines(read, form, compress):
+    assert read(compress(data(form(LINES)))) == LINES
 
 
 @pytest.mark.parametrize(
@@ -53,11 +63,9 @@ def test_every_form_has_the_same_lines(tmp_path, form, compress):
         (data(xml(LINES, 'src lang="en"')[:-1] + xml(LINES)), r"several texts \(<hyp system=\"A\">, <src lang=\"en\">"),
     ],
 )
-def test_other_formats_are_named(tmp_path, content, expected):
-    path = tmp_path / "file"
-    path.write_bytes(content)
+def test_other_formats_are_named(read, content, expected):
     with pytest.raises(UsageError, match=expected):
-        list(iterate_text(path))
+        read(content)
 
 
 TRANSLATIONS = [
@@ -75,13 +83,12 @@ OUTPUTS = [[BLANK], [TRANSLATIONS[0]], [UNSCORED], [TRANSLATIONS[2], TRANSLATION
 @pytest.mark.parametrize("alignment", [None, "subwords", "words"])
 @pytest.mark.parametrize("per_token", [False, True])
 @pytest.mark.parametrize("json", [False, True])
-def test_annotated_translations_are_read_as_their_text(tmp_path, nbest, alignment, per_token, json):
+def test_annotated_translations_are_read_as_their_text(read, nbest, alignment, per_token, json):
     """Whatever posnet-translate prints beside the text; of several translations of a line the best."""
     printing = Printing(nbest, alignment, json, per_token)
     outputs = OUTPUTS if nbest else [several[:1] for several in OUTPUTS]
-    path = tmp_path / "file"
-    path.write_bytes(data(line for number, several in enumerate(outputs) for line in printing.lines(number, several)))
-    assert list(iterate_text(path)) == [several[0].text for several in outputs]
+    printed = data(line for number, several in enumerate(outputs) for line in printing.lines(number, several))
+    assert read(printed) == [several[0].text for several in outputs]
 
 
 @pytest.mark.parametrize(
@@ -104,11 +111,9 @@ def test_annotated_translations_are_read_as_their_text(tmp_path, nbest, alignmen
         (["0 ||| a b ||| LM0= -9.5 ||| -2.25", "", "1 ||| c ||| LM0= -2 ||| -1"], "file is a list of n best"),
     ],
 )
-def test_what_is_no_text_is_refused(tmp_path, lines, expected):
-    path = tmp_path / "file"
-    path.write_bytes(data(lines))
+def test_what_is_no_text_is_refused(read, lines, expected):
     with pytest.raises(UsageError, match=expected):
-        list(iterate_text(path))
+        read(data(lines))
 
 
 @pytest.mark.parametrize(("spaced", "tokenized"), [(3, False), (4, True)])
@@ -116,17 +121,13 @@ def test_what_looks_tokenized(spaced, tokenized):
     assert PlainText(["a b ."] * spaced + ["a b."] * (10 - spaced)).is_tokenized == tokenized
 
 
-def test_an_entity_breaks_no_line(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(data(["<seg>a&#10;b&#x0D;</seg>", "<seg>c&#32;&#32;d</seg>"]))
-    assert list(iterate_text(path)) == ["a b", "c d"]
+def test_an_entity_breaks_no_line(read):
+    assert read(data(["<seg>a&#10;b&#x0D;</seg>", "<seg>c&#32;&#32;d</seg>"])) == ["a b", "c d"]
 
 
-def test_empty_segments_and_those_without_entities(tmp_path):
-    path = tmp_path / "file"
+def test_empty_segments_and_those_without_entities(read):
     lines = ["<seg>a</seg><seg/>", "<seg /><seg id='a/b'>c</seg>", '<seg id="1"/>', "<seg></seg>", "<seg/>d</seg>"]
-    path.write_bytes(data([*lines, "<seg> <![CDATA[<b> &amp; ]]>e</seg>"]))
-    assert list(iterate_text(path)) == ["a", "", "", "c", "", "", "", "<b> &amp; e"]
+    assert read(data([*lines, "<seg> <![CDATA[<b> &amp; ]]>e</seg>"])) == ["a", "", "", "c", "", "", "", "<b> &amp; e"]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +145,5 @@ def test_empty_segments_and_those_without_entities(tmp_path):
         ['{"line": 0}', "a"],
     ],
 )
-def test_plain_text_stays(tmp_path, lines):
-    path = tmp_path / "file"
-    path.write_bytes(data(lines))
-    assert list(iterate_text(path)) == lines
+def test_plain_text_stays(read, lines):
+    assert read(data(lines)) == lines
