@@ -8,11 +8,14 @@ import shutil
 import signal
 import socket
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from posnet_fairseq.runs import before_training
+from posnet_fairseq.runs.command_stage import Work
+from posnet_fairseq.runs.single_run import Run
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.processes import elsewhere
 from support import commands
@@ -181,6 +184,15 @@ def test_checkpoints_of_a_finished_training_stay(world, one):
     assert names_in(one / "checkpoints") == before
 
 
+@pytest.mark.parametrize(("variable", "threads"), [("2", [2]), ("3,1", [3]), ("0", []), ("all", [])])
+def test_threads_are_those_of_the_first_level(monkeypatch, variable, threads):
+    found = []
+    monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    monkeypatch.setattr(torch, "set_num_threads", found.append)
+    Run._limit_threads(SimpleNamespace(work=Work()))
+    assert found == threads
+
+
 @pytest.mark.thorough  # 30 s
 def test_runs_of_two_seeds_on_two_test_sets(world, one):
     """The runs of the second seed are copies of those of the first."""
@@ -193,6 +205,7 @@ def test_runs_of_two_seeds_on_two_test_sets(world, one):
     card = json.loads((data / "dataset.json").read_text())
     card["sentences"]["test1"] = 20
     (data / "dataset.json").write_text(json.dumps(card))
+    (run / "score.log").unlink()  # the report remains
     output = finish(start(world, "two", data=str(data)))
     for stage in ("train", "translate", "score"):
         assert f"{stage} is done" in output
