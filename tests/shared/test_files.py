@@ -143,3 +143,12 @@ def test_the_file_of_another_user_is_replaced_where_the_folder_allows_it(tmp_pat
     files.check_place(tmp_path / "old", "--out")
     write_lines(tmp_path / "old", ["new"])
     assert (tmp_path / "old").read_text() == "new\n"
+
+
+def test_a_folder_that_is_a_link_to_nothing(tmp_path):
+    """As of a disk that is not mounted."""
+    link = tmp_path / "disk"
+    link.symlink_to("/nowhere/disk")
+    with pytest.raises(FileExistsError) as raised:
+        link.mkdir(exist_ok=True)
+    assert explain(raised.value).startswith(f"{link}: a link to /nowhere/disk, which is not there.")
