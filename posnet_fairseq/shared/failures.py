@@ -22,7 +22,7 @@ FAIRSEQ_WHEEL = "pip install ve-fairseq==0.12.3"
 FAIRSEQ_SOURCE = "READTHEDOCS=1 pip install --no-build-isolation fairseq-fixed==0.12.3.1"
 NO_FAIRSEQ = (
     f"this needs fairseq, which is not installed. On x86-64 with Python 3.11 or 3.12: {FAIRSEQ_WHEEL}. Elsewhere: "
-    f"{FAIRSEQ_SOURCE}, which compiles nothing, or pip install 'posnet[train]', which compiles it."
+    f"{FAIRSEQ_SOURCE}, which compiles nothing, or pip install -e '.[train]' in the posnet folder, which compiles it."
 )
 
 

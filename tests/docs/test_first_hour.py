@@ -1,5 +1,6 @@
 """tests/first_hour.sh, and what it compares with README.md."""
 
+import re
 import shutil
 import subprocess
 
@@ -17,7 +18,7 @@ def test_readme_in_a_fresh_environment(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=3600,
+        timeout=1800,
     )
     shutil.rmtree(folder, ignore_errors=True)  # an environment of its own
     assert done.returncode == 0, done.stdout[-5000:]
@@ -42,3 +43,9 @@ def test_what_is_changed_or_left_out_is_in_readme():
     for patterns in (first_hour.LEFT_OUT, first_hour.BEHIND):
         for pattern in patterns:
             assert any(first_hour.matching({pattern: ""}, text) for text in texts), pattern
+
+
+def test_no_command_trains_for_hours():
+    for _, text in first_hour.statements():
+        if re.match(r"fairseq-train|posnet-run|bash recipes/", text):
+            assert first_hour.matching(first_hour.BEHIND, text), text

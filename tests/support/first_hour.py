@@ -22,7 +22,7 @@ LEFT_OUT = {
 BEHIND = {
     # Two validations, and translations of few tokens: models of so few updates have nothing to say.
     r"bash recipes/quickstart\.sh": "--updates 12 --interval 6 --beam 1 --max-len-a 0 --max-len-b 8",
-    r"bash recipes/(wmt|compare)|posnet-run corpus ": "--dry-run",
+    r"bash recipes/(wmt|compare)|posnet-run (corpus|compare) ": "--dry-run",
     r"fairseq-train .*--arch \w+_base ": f"--cpu {documents.ONE_LAYER} {documents.NARROW} --max-tokens 400 "
     "--update-freq 1 --max-update 8 --save-interval-updates 1",
 }
