@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from statistics import fmean, median
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,13 @@ from posnet_fairseq.studies.protocol import Study
 from posnet_fairseq.studies.results import RunResult
 
 LENGTHS = (1, 10, 20, 30, 40)  # words of the reference at which groups of sentences begin; the last is open
+
+
+class JoinedScore(NamedTuple):
+    """BLEU where sentences are joined to a line, and the length of translations as a share of the references'."""
+
+    bleu: Score
+    length: float
 
 
 class Analysis:
@@ -79,22 +87,21 @@ class Analysis:
         return list(buckets(in_ranges(words, LENGTHS, "–"), self.metrics, statistics))
 
     @cached_property
-    def joined(self) -> dict[str, dict[int, Score]]:
+    def joined(self) -> dict[str, dict[int, JoinedScore]]:
         """BLEU of the first test set by the number of sentences joined to a line, of systems with such runs."""
-        scores: dict[str, dict[int, Score]] = {}
-        for count in self.study.joined:
-            known = {
-                system: [run.joined[str(count)].statistics for run in runs if str(count) in run.joined]
-                for system, runs in self.results.items()
-            }
+        scores: dict[str, dict[int, JoinedScore]] = {}
+        for count in (1, *self.study.joined):
+            known = {system: self._of_joined(runs, count) for system, runs in self.results.items()}
             statistics = {system: np.stack(rows) for system, rows in known.items() if rows}
             for system, runs in self._resampled(statistics, "bleu").items():
-                scores.setdefault(system, {})[count] = score_of(runs)
-        single = {system: [run for run in self.results[system] if run.joined] for system in scores}
-        if single:
-            alone = Analysis(self.study, single)
-            scores = {s: {1: alone.score(s, self.test_sets[0], "bleu")} | by_count for s, by_count in scores.items()}
+                scores.setdefault(system, {})[count] = JoinedScore(score_of(runs), _length(statistics[system]))
         return scores
+
+    def _of_joined(self, runs: Sequence[RunResult], count: int) -> list[FloatArray]:
+        """Return (N, K) statistics of BLEU of each run with joined sentences, with a number of them in a line."""
+        if count == 1:
+            return [run.test_sets[self.test_sets[0]].statistics["bleu"]["float32"] for run in runs if run.joined]
+        return [run.joined[str(count)].statistics for run in runs if str(count) in run.joined]
 
     def course(self, system: str) -> tuple[FloatArray, FloatArray]:
         """Return updates, and the perplexity of the validation set after them: geometric means over several seeds."""
@@ -175,3 +182,8 @@ def front(points: Mapping[str, tuple[float, float]]) -> list[str]:
             kept.append(name)
             best = score
     return kept
+
+
+def _length(statistics: FloatArray) -> float:
+    """Return the length of translations, by (R, N, K) statistics of BLEU, as a share of the references'."""
+    return float(statistics[..., 0].sum() / statistics[..., 1].sum())

@@ -120,17 +120,19 @@ def _lengths(analysis: Analysis) -> Figure:
 
 
 def _joined(analysis: Analysis) -> Figure:
-    """Draw BLEU by the number of sentences that are joined to a line."""
-    figure, (axis,) = style.panels(1, 1, (6.5, 5.5), (1, 0))
-    for place, system in enumerate(analysis.systems):
-        if scores := analysis.joined.get(system):
-            values = [score.value for score in scores.values()]
-            axis.plot([*scores], values, **style.line_style(place), marker="o", markersize=4, label=system)
+    """Draw BLEU, and the length of translations, by the number of sentences that are joined to a line."""
+    figure, axes = style.panels(2, 2, (6.5, 5.5), (1, 0))
     counts = [1, *analysis.study.joined]
-    axis.set(title=analysis.title(analysis.test_sets[0]), xlabel="sentences joined to a line", ylabel="BLEU")
-    axis.set_xscale("log")
-    axis.set_xticks(counts, map(str, counts))
-    axis.set_xticks([], minor=True)
-    style.plain(axis)
+    figures = ("BLEU", lambda score: score.bleu.value), ("length / that of the references", lambda score: score.length)
+    for axis, (label, figure_of) in zip(axes, figures, strict=True):
+        for place, system in enumerate(analysis.systems):
+            if scores := analysis.joined.get(system):
+                values = [*map(figure_of, scores.values())]
+                axis.plot([*scores], values, **style.line_style(place), marker="o", markersize=4, label=system)
+        axis.set(title=analysis.title(analysis.test_sets[0]), xlabel="sentences joined to a line", ylabel=label)
+        axis.set_xscale("log")
+        axis.set_xticks(counts, map(str, counts))
+        axis.set_xticks([], minor=True)
+        style.plain(axis)
     style.legend(figure)
     return figure

@@ -1,7 +1,7 @@
 """Tables of a study in Markdown."""
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import chain, groupby
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, groupby, takewhile
 from operator import attrgetter
 
 from posnet_eval.inputs.plan import RESAMPLES, SEED, SYMBOLS
@@ -9,11 +9,12 @@ from posnet_eval.report.wording import GAP, decimal, signed
 from posnet_eval.report.wording import markdown_table as _table
 from posnet_eval.statistics.results import SIGNIFICANT, Score
 from posnet_eval.statistics.significance import Contrast
-from posnet_fairseq.studies.analysis import Analysis
+from posnet_fairseq.studies.analysis import Analysis, JoinedScore
 from posnet_fairseq.studies.protocol import Claim, LiteratureBleu
 from posnet_fairseq.studies.results import PRECISIONS, RunResult
 
 PARTS = 4  # of the trainings, at whose ends perplexities are compared
+COUNTED = ("bleu", "chrf")  # metrics whose significant differences are counted
 
 
 def markdown(analysis: Analysis) -> str:
@@ -35,6 +36,7 @@ def _tables(analysis: Analysis) -> Iterator[tuple[str, str]]:
     if analysis.claims:
         yield "Claims of the papers", _claims(analysis)
     if analysis.baselines and len(analysis.systems) > 1:
+        yield "Significant differences", _significant(analysis)
         yield "Detectable differences", _power(analysis)
     yield "Inference cost", _costs(analysis)
     yield "Training cost", _effort(analysis)
@@ -125,15 +127,17 @@ def _with_interval(score: Score | None) -> str:
     return GAP if score is None else f"{decimal(score.value)} ±{score.half_width:.1f}"
 
 
-def _joined(scores: Mapping[str, Mapping[int, Score]]) -> str:
+def _joined(scores: Mapping[str, Mapping[int, JoinedScore]]) -> str:
     counts = sorted({count for by_count in scores.values() for count in by_count})
-    rows = [
-        [f"`{system}`", *(_with_interval(by_count.get(count)) for count in counts)]
-        for system, by_count in scores.items()
-    ]
+    rows = []
+    for system, by_count in scores.items():
+        known = (by_count.get(count) for count in counts)
+        cells = (f"{_with_interval(each.bleu)} ({each.length:.2f})" if each else GAP for each in known)
+        rows.append([f"`{system}`", *cells])
     return (
         f"{_table(['', *map(str, counts)], rows)}\n\nNeighboring sentences, joined by spaces, in float32; ±: as above, "
-        "over lines. Runs that were made before this was measured are left out, also at 1."
+        "over lines. In parentheses: the length of the translations as a share of the references'. Runs that were "
+        "made before this was measured are left out, also at 1."
     )
 
 
@@ -182,18 +186,48 @@ def _claims(analysis: Analysis) -> str:
     return f"{table}\n\nDifferences on {analysis.title(test_set)}. {foot}"
 
 
+def _pairs(analysis: Analysis) -> list[tuple[str, str]]:
+    """Return each system with each baseline, two baselines once."""
+    return [
+        (system, baseline)
+        for place, baseline in enumerate(analysis.baselines)
+        for system in analysis.systems
+        if system not in analysis.baselines[: place + 1]
+    ]
+
+
+def _significant(analysis: Analysis) -> str:
+    """Return how many differences are significant, and how many still are if all tests count as one family."""
+    values: dict[tuple[str, str], list[float]] = {}
+    for name in COUNTED:
+        for system, baseline in _pairs(analysis):
+            of_pair = values.setdefault((f"`{baseline}`", analysis.metrics[name].label), [])
+            of_pair.extend(analysis.contrast(system, baseline, each, name).p for each in analysis.test_sets)
+    values["all", ""] = [*chain.from_iterable(values.values())]
+    rows = [
+        [*of, str(len(p)), str(sum(each <= SIGNIFICANT for each in p)), f"{SIGNIFICANT * len(p):.1f}", str(holm(p))]
+        for of, p in values.items()
+    ]
+    table = _table(["from", "metric", "tests", "p ≤ .05", "by chance", "after Holm's correction"], rows)
+    return f"{table}\n\nOn all test sets. By chance: as many would be significant if no systems differed."
+
+
+def holm(values: Sequence[float]) -> int:
+    """Return how many of M values of p are significant after Holm's correction (Holm 1979).
+
+    The k-th least, counted from 0, must be at most .05 / (M − k), and all before it as well.
+    """
+    within = (p <= SIGNIFICANT / (len(values) - place) for place, p in enumerate(sorted(values)))
+    return sum(1 for _ in takewhile(bool, within))
+
+
 def _power(analysis: Analysis) -> str:
     """Return the errors of differences from a baseline, by the numbers of seeds of both."""
 
     def seeds(pair: tuple[str, str]) -> tuple[int, int]:
         return len(analysis.results[pair[0]]), len(analysis.results[pair[1]])
 
-    pairs = [
-        (system, baseline)
-        for place, baseline in enumerate(analysis.baselines)
-        for system in analysis.systems
-        if system not in analysis.baselines[: place + 1]
-    ]
+    pairs = _pairs(analysis)
     rows = []
     for test_set in analysis.test_sets:
         for name, metric in analysis.metrics.items():

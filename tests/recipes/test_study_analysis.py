@@ -38,7 +38,7 @@ claims:
 """
 QUALITY = {"base": 0.6, "other": 0.61, "good": 0.7}
 SIZES = {"test": 300, "more": 80}
-JOINED = {2: 41.5, 10: 20.2}  # BLEU with sentences joined to a line
+JOINED = {2: (41.5, 1.0), 10: (20.2, 1.25)}  # BLEU and length with sentences joined to a line
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def found(monkeypatch, tmp_path):
         for seed in its.seeds if system in QUALITY else ():
             about = result("made", system, seed, QUALITY[system] + seed / 200, SIZES, rate=0.4 + seed / 10)
             if system == "good" and seed == 2:  # others were made before this was measured
-                about["joined"] = {str(count): joined(300 // count, score) for count, score in JOINED.items()}
+                about["joined"] = {str(count): joined(300 // count, *both) for count, both in JOINED.items()}
             results.write_result(results.path_of(tmp_path / "results", system, seed), about)
     return Analysis(study, results.read_all(tmp_path / "results", study))
 
@@ -147,6 +147,39 @@ def test_verdicts(expected, value, error, answer):
     assert tables.verdict(Claim("", "", "a", expected, "b"), Contrast(value, error), 1.0) == answer
 
 
+@pytest.mark.parametrize(
+    ("values", "number"),
+    [
+        ([], 0),
+        ([0.05], 1),
+        ([0.03, 0.03], 0),
+        ([0.04, 0.02], 2),
+        ([0.01, 0.02, 0.04, 0.9], 1),  # .0125, then .0167: the rest is not looked at
+        ([0.5, 0.03, 0.001], 1),
+    ],
+)
+def test_holm(values, number):
+    assert tables.holm(values) == number
+
+
+def test_significant_differences_are_counted(found):
+    pairs = {("base", metric): ("other", "good") for metric in ("bleu", "chrf")}
+    pairs |= {("other", metric): ("good",) for metric in ("bleu", "chrf")}
+    p = {
+        (baseline, metric): [
+            found.contrast(system, baseline, each, metric).p for system in systems for each in ("test", "more")
+        ]
+        for (baseline, metric), systems in pairs.items()
+    }
+    counts = {key: (len(of), sum(each <= 0.05 for each in of)) for key, of in p.items()}
+    assert {many for _, many in counts.values()} > {2}  # of good, but not all of other
+    text = tables.markdown(found)
+    for (baseline, metric), (tests, many) in counts.items():
+        label = {"bleu": "BLEU", "chrf": "chrF"}[metric]
+        assert f"| `{baseline}` | {label} | {tests} | {many} | {tests / 20:.1f} | " in text
+    assert f"| all |  | 12 | {sum(many for _, many in counts.values())} | 0.6 | " in text
+
+
 def test_tables_and_pictures(found, tmp_path, capsys):
     out = tmp_path / "figures"
     main(["study", "made", "--results", str(tmp_path / "results"), "--out", str(out)])
@@ -163,12 +196,16 @@ def test_tables_and_pictures(found, tmp_path, capsys):
     score = found.score("good", "test", "bleu")
     assert f"{score.value:.1f} ±{score.half_width:.1f} σ{score.deviation:.1f} †↑‡↑" in rows[0]
     assert "| Good is better than the base (A, Section 1) | `good` − `base` |" in text
-    long = [f"{each.value:.1f} ±{each.half_width:.1f}" for each in found.joined["good"].values()]
+    assert list(found.joined["good"]) == [1, *JOINED]
+    lengths = 1.0, *(length for _, length in JOINED.values())
+    assert [each.length for each in found.joined["good"].values()] == pytest.approx(lengths)
+    shown = [(each.bleu, f"({each.length:.2f})") for each in found.joined["good"].values()]
+    long = [f"{bleu.value:.1f} ±{bleu.half_width:.1f} {length}" for bleu, length in shown]
     assert f"| `good` | {' | '.join(long)} |" in rows
     assert found.joined.keys() == {"good"}
     (run,) = (run for run in found.results["good"] if run.joined)
-    assert found.joined["good"][1].value == pytest.approx(run.test_sets["test"].float32.bleu.score)
-    assert found.joined["good"][10].value == pytest.approx(JOINED[10])
+    assert found.joined["good"][1].bleu.value == pytest.approx(run.test_sets["test"].float32.bleu.score)
+    assert found.joined["good"][10].bleu.value == pytest.approx(JOINED[10][0])
     assert "What was not run" not in text
     assert "absent" not in text
     for table in re.findall(r"(?:^\|.*\n)+", text, re.M):

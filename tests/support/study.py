@@ -62,8 +62,11 @@ def result(study, system, seed, quality, sizes, rate=0.5):
     }
 
 
-def joined(lines, score):
-    """A result on long inputs: equal lines of 1,000 n-grams of each order, of which the same share is right."""
+def joined(lines, score, length):
+    """A result on long inputs: equal lines of 1,000 n-grams of each order, of which the same share is right.
+
+    `length`, at least 1, is that of the translations as a share of the references'.
+    """
     right = round(10 * score)
-    rows = np.tile([1000, 1000, *[right] * 4, *[1000] * 4], (lines, 1))
+    rows = np.tile([round(1000 * length), 1000, *[right] * 4, *[1000] * 4], (lines, 1))
     return {"bleu": TranslationScore(score, {}), "segments": packed(rows)}
