@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -26,10 +27,15 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
         arch: what its architectures are called, ``ARCH_base`` and so on. Default: `name`.
 
     Raises:
-        ValueError: the name is that of a mixer of another module, or that of its architectures or one of its options
-            is another mixer's or the models' already, or the class is no TokenMixer, or declares places or options that
-            no mixer can have.
+        ValueError: the name is no text of lower-case letters, digits and _, or is that of a mixer of another module, or
+            that of its architectures or one of its options is another mixer's or the models' already, or the class is
+            no TokenMixer, or declares places or options that no mixer can have.
     """
+
+    if not isinstance(name, str) or not re.fullmatch("[a-z][a-z0-9_]*", name):
+        raise ValueError(
+            f"mixer name {name!r:.50}: give lower-case letters, digits and _, as in @register_mixer('window')"
+        )
 
     def register(cls: Any) -> type:
         owner = f"{cls.__module__}.{cls.__qualname__}"
@@ -79,7 +85,13 @@ def mixer_names(on_grids: bool = False, place: str | None = None) -> list[str]:
     """Return the names of all mixers of sentences, sorted, or of all that have a form on grids.
 
     `place`: ``encoder``, ``decoder`` or ``cross``, for the mixers of sentences that may stand there.
+
+    Raises:
+        UsageError: `place` is none of these.
     """
+    places = {each for cls in _MIXERS.values() for each in cls.places}
+    if place is not None and place not in places:
+        raise UsageError(f"place {place!r:.50}: choose one of {', '.join(sorted(places))}.")
     if on_grids:
         return sorted(name for name, cls in _MIXERS.items() if cls.GridConfig is not None)
     return sorted(name for name, cls in _MIXERS.items() if (place in cls.places if place else cls.places))

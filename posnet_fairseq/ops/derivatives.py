@@ -19,7 +19,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(backward)
     def refusing(ctx: Any, *upstream: Any) -> Any:
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # compiled, torch refuses create_graph
-            raise UsageError("create_graph=True: posnet's layers have no second derivatives. Leave create_graph out.")
+            raise UsageError("create_graph=True: this layer has no second derivatives. Leave create_graph out.")
         return backward(ctx, *upstream)
 
     return refusing

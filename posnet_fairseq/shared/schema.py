@@ -214,7 +214,8 @@ def check_range(name: str, number: object, least: float, most: float, whole: boo
 def check_choice(name: str, value: object, choices: Collection[object]) -> None:
     """Refuse a value that is none of the choices; `name` is what the user calls it."""
     if value not in choices:
-        raise UsageError(f"{name} {value!s:.50}: choose one of {', '.join(map(str, choices))}.")
+        given = repr(value) if str(value) in map(str, choices) else value  # 'True' for True
+        raise UsageError(f"{name} {given!s:.50}: choose one of {', '.join(map(str, choices))}.")
 
 
 def check_numbers(options: argparse.Namespace, **limits: tuple[float, float]) -> None:

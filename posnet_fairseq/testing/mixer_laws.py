@@ -74,15 +74,16 @@ def the_future_changes_nothing(mixer: TokenMixer) -> None:
 
 
 def saving_and_loading_change_nothing(mixer: TokenMixer) -> None:
-    """Weights loaded into another mixer of the same settings give the same result."""
+    """Weights loaded into another mixer of the same settings, also one without numbers, give the same result."""
     query, memory, arguments = call(mixer)
     twin = copy.deepcopy(mixer)
     with torch.no_grad():
         for parameter in twin.parameters():
             parameter.add_(torch.randn_like(parameter))
-    twin.load_state_dict(_saved_and_loaded(mixer.state_dict()))
     expected = mixer(query, memory, **arguments)
-    torch.testing.assert_close(twin(query, memory, **arguments), expected, rtol=0, atol=0)
+    for empty in (twin, copy.deepcopy(mixer).to("meta").to_empty(device="cpu")):
+        empty.load_state_dict(_saved_and_loaded(mixer.state_dict()))
+        torch.testing.assert_close(empty(query, memory, **arguments), expected, rtol=0, atol=0)
 
 
 def storing_energies_changes_nothing(mixer: TokenMixer) -> None:
@@ -272,6 +273,14 @@ def a_copy_is_the_same_mixer_with_a_state_of_its_own(mixer: TokenMixer) -> None:
             both = [(mixer, state), copy.deepcopy((mixer, state))]
             first, second = (each.step(query[:, :1], its_state, context["positions"]) for each, its_state in both)
             torch.testing.assert_close(first, second, rtol=0, atol=0)
+            with torch.no_grad():
+                state = begin(mixer, memory, context)
+                steps(mixer, query[:, :2], memory, context, state)
+                fork = copy.copy(state)
+                for its_state in (state, fork):
+                    found = mixer.step(query[:, 2:3], its_state, context["positions"])
+                    mixer.step(query[:, :1], its_state, context["positions"])
+                    torch.testing.assert_close(found, expected[:, 2:3], **CLOSE)
 
 
 def other_precisions_round_and_nothing_else(mixer: TokenMixer) -> None:

@@ -1,6 +1,5 @@
 """The encoder."""
 
-import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,7 +30,7 @@ class EncoderOutput:
 
         Copies of the states of cross-attention move along.
         """
-        cross_states = [copy.copy(state) for state in self.cross_states]
+        cross_states = [state.shared_copy() for state in self.cross_states]
         for state in cross_states:
             state.select(sentences, beam)
         if sentences is None:

@@ -11,10 +11,11 @@ import torch
 from posnet_fairseq import registry
 from posnet_fairseq.testing import check_mixer
 from support import commands, documents
+from support.checkpoints import checkpoint, fairseqs_model
 from support.commands import ROOT
 from support.corpus import prepared
 
-OWN_MODEL, STEPS, LAYER, MASKS, PLUGIN, _ = documents.python("docs/mixers-anywhere.md")
+OWN_MODEL, STEPS, LAYER, MASKS, TRAINED, PLUGIN, _ = documents.python("docs/mixers-anywhere.md")
 
 
 def test_a_block_of_ones_own():
@@ -37,6 +38,18 @@ def test_a_block_of_ones_own():
     other = torch.cat([x[:, :5], torch.randn(1, 2, 64)], dim=1)
     seen = names["prefix_of_3"]
     torch.testing.assert_close(one(x, attn_mask=seen)[:, :5], one(other, attn_mask=seen)[:, :5])
+
+
+def test_a_trained_mixer(tmp_path, monkeypatch):
+    wide = {f"{side}_embed_dim": 64 for side in ("encoder", "decoder")}
+    heads = {f"{side}_attention_heads": 4 for side in ("encoder", "decoder")}
+    path = checkpoint(tmp_path / "averaged.pt", "rposnet", **wide, **heads, max_source_positions=256, clip_distance=16)
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(compile(TRAINED, "trained.py", "exec"), names)
+    encoder, x = fairseqs_model(torch.load(path, weights_only=True)).encoder, torch.randn(2, 7, 64)
+    expected = encoder.layers[0].self_attn(x, positions=encoder.positions.for_mixers(7))
+    torch.testing.assert_close(names["mixer"].eval()(x), expected, rtol=0, atol=0)
 
 
 @pytest.fixture

@@ -254,7 +254,7 @@ def test_without_readers_the_first_layer_decides_on_positions():
         ({"cross_mixer": "attention,"}, r"--cross-mixer attention,: a value beside a comma is missing\."),
         (
             {"decoder_self_mixer": "ssru", "decoder_gate": "glu"},
-            r"gate glu: ssru has .* own\. Leave out --gate, or --decoder-gate if you gave that\.",
+            r"gate glu: ssru has .* own\. Leave out --gate or --decoder-gate\.",
         ),
         (
             {"decoder_self_mixer": "attention,fouriernet"},

@@ -196,7 +196,7 @@ def test_what_does_not_fit_is_refused():
         attention(x, x, x, is_causal=True)
     with pytest.raises(UsageError, match="attn_mask of int64: give bool, or 0 and -inf"):
         attention(x, x, x, attn_mask=torch.ones(N, N, dtype=torch.long))
-    with pytest.raises(UsageError, match="mixer 'rposnet': give what build_mixer returns"):
+    with pytest.raises(UsageError, match="mixer of the type str: give what build_mixer returns"):
         as_attention("rposnet")
     with pytest.raises(UsageError, match=r"length_ratio \(6, 5\): give source tokens and target tokens in cross-"):
         as_attention(mixer("rposnet"), length_ratio=(6, 5))

@@ -94,6 +94,9 @@ def test_memory_of_another_width():
         ("lightconv", {"lightconv_global_context": 1}, "^lightconv_global_context 1: choose one of False, True"),
         ("rope", {"embed_dim": 12}, "^num_heads 4: heads of 3 features cannot be turned in pairs .* embed_dim 12"),
         ("rposnet", {"dropout": 1}, "dropout 1: give 0 or more and less than 1"),
+        ("rposnet", {"dropout": "0.1"}, "dropout '0.1': give 0 or more and less than 1"),
+        ("gated_deltanet", {"no_decay": "True"}, "no_decay 'True': choose one of False, True"),
+        ("mamba2", {"gate": "gelu"}, r"^gate gelu: mamba2 has a gate of its own\. Leave out gate\.$"),
         ("rposnet", {"embed_dim": True}, "embed_dim True: give a whole number"),
         ("attention", {"position_embedding": "learned"}, "position_embedding learned: attention reads no positions"),
         ("rposnet", {"name": ["a"]}, "there is no such mixer"),
@@ -116,9 +119,14 @@ def test_wrong_calls_are_told():
     left = torch.tensor([[True, False, False, False, False]] * 2)
     sentence = (
         r"padding before tokens\. Move it behind them with front_order and reorder of posnet_fairseq\.ops\.layout"
+        r".* if yours is True at tokens, give ~padding_mask"
     )
     with pytest.raises(UsageError, match=sentence):
         build("rposnet", "encoder")(x, padding_mask=left)
+    with pytest.raises(UsageError, match=r"^query of the shape \(5, 16\): give tokens of sentences, \(B, N, 16\)\.$"):
+        build("rposnet", "encoder")(x[0])
+    with pytest.raises(UsageError, match=r"^attn_mask .* \(5, 5\), \(2, 5, 5\) or \(2, 4, 5, 5\)\.$"):
+        build("rposnet", "encoder")(x, attn_mask=torch.zeros(3, 3, dtype=torch.bool))
     with pytest.raises(UsageError, match=r"is_causal True: cross-attention sees the whole memory\. Leave it out"):
         posnet.as_attention(build("rposnet", "cross"))(x, x, x, is_causal=True)
     with pytest.raises(UsageError, match="memory is missing"):
@@ -149,12 +157,24 @@ def test_wrong_calls_are_told():
     mixer.step(x[:, :1], state)
     with pytest.raises(UsageError, match="rows 1: tables for position 1 need 2 or more"):
         mixer.step(x[:, :1], state, rows=1)
+    for other in (None, {}):
+        with pytest.raises(UsageError, match=f"a state of the type {type(other).__name__}: give what init_state"):
+            mixer.step(x[:, :1], other)
+    mixer, vectors = build("rposnet", "encoder", position_embedding="none"), torch.randn(32, 16, dtype=torch.float64)
+    with pytest.raises(UsageError, match=r"^positions of float64: the parameters of this mixer are float32"):
+        mixer(x, positions=vectors)
 
 
 @pytest.mark.parametrize(
     ("name", "call"),
     [
         ("query", lambda mixer, x: mixer(x.numpy())),
+        (
+            "query",
+            lambda mixer, x: build("rposnet", "decoder").step(x.numpy(), build("rposnet", "decoder").init_state(2)),
+        ),
+        ("positions", lambda mixer, x: mixer(x, positions=x[0].numpy())),
+        ("memory_positions", lambda mixer, x: build("rposnet", "cross")(x, x, memory_positions=x[0].numpy())),
         ("memory", lambda mixer, x: build("rposnet", "cross").init_state(2, x.tolist())),
         ("padding_mask", lambda mixer, x: mixer(x, padding_mask=[[False] * 5] * 2)),
         ("attn_mask", lambda mixer, x: mixer(x, attn_mask=[[False] * 5] * 5)),

@@ -60,6 +60,18 @@ def test_a_mixer_is_a_token_mixer(clean_registry):
         register_mixer("nothing")(object)
 
 
+@pytest.mark.parametrize("name", [3, None, "", "a,b", "my mixer", "Window", "1d", Attention], ids=str)
+def test_names_are_those_that_options_can_have(clean_registry, name):
+    with pytest.raises(ValueError, match=r"^mixer name .*: give lower-case letters, digits and _, as in @register_"):
+        register_mixer(name)
+    assert name not in mixer_names()
+
+
+def test_an_unknown_place_is_refused():
+    with pytest.raises(UsageError, match=r"place 'self': choose one of cross, decoder, encoder"):
+        mixer_names(place="self")
+
+
 class Rate(Options):
     rate: float = option("not a field, as the decorator is forgotten", default=0.5)
 

@@ -111,5 +111,5 @@ def test_derivatives_of_products_by_offset(clip, causal):
         (lambda a, v, w: offset_matmul.mixture(a, v, w, (clip,), causal), (weights, others, table)),
     ):
         assert torch.autograd.gradcheck(function, arguments)
-        with pytest.raises(UsageError, match="create_graph=True: posnet's layers have no second derivatives"):
+        with pytest.raises(UsageError, match="create_graph=True: this layer has no second derivatives"):
             torch.autograd.grad(function(*arguments).sum(), arguments, create_graph=True)

@@ -34,7 +34,7 @@ def as_attention(
         layer.self_attn = as_attention(build_mixer("rposnet", embed_dim=64, num_heads=4, max_positions=256))
     """
     if not isinstance(mixer, TokenMixer):
-        raise UsageError(f"mixer {mixer!r:.50}: give what build_mixer returns.")
+        raise UsageError(f"mixer of the type {type(mixer).__name__}: give what build_mixer returns.")
     check_length_ratio(mixer.place, length_ratio)
     return MixerAttention(mixer, batch_first, length_ratio)
 
@@ -68,7 +68,8 @@ class MixerAttention(nn.Module):
             query: (B, N, D), or (N, B, D) without `batch_first`, or (N, D) of one sentence.
             key: the memory in cross-attention, with M tokens; else `query`.
             value: `key`.
-            key_padding_mask: (B, M), True or -inf at padding, on either side of the tokens.
+            key_padding_mask: (B, M), True or -inf at padding, on either side of the tokens. Tokens masked between
+                others are taken out as well: positions count the others. With `attn_mask` they keep their places.
             need_weights: also return the mixing weights.
             attn_mask: (N, M) or (B·H, N, M), True or -inf at pairs that are not mixed. A causal mixer hides the future
                 without it.
@@ -86,7 +87,7 @@ class MixerAttention(nn.Module):
         if value is not key or (key is not query and not is_cross):
             raise UsageError(
                 "query, key and value: a mixer for self-attention takes one tensor as all three, a mixer for "
-                "cross-attention (build_mixer(..., cross_attention=True)) one tensor as key and value."
+                "cross-attention (build_mixer(..., cross_attention=True)) one tensor as key and value, the same object."
             )
         if is_causal and not self.mixer.causal and attn_mask is None:
             reason = "this mixer sees the future. Build it with causal=True."

@@ -23,6 +23,7 @@ _ARGUMENTS = {
     "attention_dropout": "dropout",
     **{f"{side}_embed_dim": "embed_dim" for side in PLACES},
     **{f"{side}_attention_heads": "num_heads" for side in PLACES},
+    **{f"{side}_gate": "gate" for side in PLACES},
 }
 
 
@@ -54,7 +55,8 @@ def build_mixer(
         causal: mask future positions, for decoders.
         cross_attention: mix the tokens of a memory instead of the queries.
         memory_dim: width of the memory's tokens in cross-attention. Default: D.
-        dropout: probability that a mixing weight is dropped in training; also that of the position vectors.
+        dropout: probability that a mixing weight is dropped in training; also that of the position vectors. No effect
+            in ``fouriernet`` and the recurrent mixers.
         gate: ``none``, ``gelu`` (PosNet Eq. 4) or ``glu``. Default: the mixer's own; ``none`` in cross-attention.
         position_embedding: ``sinusoidal`` or ``learned`` vectors for a mixer that reads positions, which it then owns.
             ``none``: each call gives them. Default: the mixer's own.

@@ -66,6 +66,10 @@ def check_call(
         and query.size(0) == memory.size(0)
         and (query.size(2), memory.size(2)) == (settings.embed_dim, settings.memory_dim)
     )
+    if not fits and settings.place != "cross":
+        raise UsageError(
+            f"query of the shape {tuple(query.shape)}: give tokens of sentences, (B, N, {settings.embed_dim})."
+        )
     if not fits:
         raise UsageError(
             f"query and memory of the shapes {tuple(query.shape)} and {tuple(memory.shape)}: give tokens of sentences, "
@@ -101,7 +105,9 @@ def hidden_pairs(mixer: Any, attn_mask: Tensor, query: Tensor, memory: Tensor) -
     shapes = {2: pairs, 3: (batch, *pairs), 4: (batch, mixer.num_heads, *pairs)}
     if attn_mask.dtype != torch.bool or attn_mask.shape != shapes.get(attn_mask.dim()):
         given = f"{tuple(attn_mask.shape)} of {dtype_name(attn_mask)}"
-        raise UsageError(f"attn_mask {given}: give bool, True at pairs that are not mixed, {pairs} or {shapes[3]}.")
+        *others, last = shapes.values()
+        allowed = f"{', '.join(map(str, others))} or {last}"
+        raise UsageError(f"attn_mask {given}: give bool, True at pairs that are not mixed, {allowed}.")
     return (attn_mask.unsqueeze(-3) if attn_mask.dim() < 4 else attn_mask).expand(batch, -1, -1, -1)
 
 
@@ -121,19 +127,20 @@ def _check_length(name: str, tokens: Tensor, padding_mask: Tensor | None, most: 
         )
 
 
-def refuse_other_dtype(mixer: nn.Module, query: Tensor, memory: Tensor | None) -> None:
-    """Refuse tokens of another type than the parameters. Called when torch has refused them, so that it costs nothing.
+def refuse_other_dtype(mixer: nn.Module, query: Tensor, **others: Tensor | None) -> None:
+    """Refuse tokens and vectors, by name, of another type than the parameters.
 
-    Under autocast, and with packed weights, types may differ.
+    Called when torch has refused them, so that it costs nothing. Under autocast, and with packed weights, types may
+    differ.
     """
     kind = query.device.type
     if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         return
     own = next(mixer.parameters(), query)
-    for name, tokens in (("query", query), ("memory", memory)):
-        if tokens is not None and tokens.dtype != own.dtype:
+    for name, vectors in {"query": query, **others}.items():
+        if vectors is not None and vectors.dtype != own.dtype:
             raise UsageError(
-                f"{name} of {dtype_name(tokens)}: the parameters of this mixer are {dtype_name(own)}. Convert either, "
+                f"{name} of {dtype_name(vectors)}: the parameters of this mixer are {dtype_name(own)}. Convert either, "
                 f"as with {name}.to(torch.{dtype_name(own)})."
             )
 
@@ -155,12 +162,18 @@ def _is_whole(number: object) -> TypeGuard[int]:
 
 def check_vectors(name: str, vectors: Tensor | None, width: int) -> None:
     """Refuse vectors of positions that are not (P, width)."""
-    if vectors is not None and (vectors.dim() != 2 or vectors.size(1) != width):
+    if vectors is None:
+        return
+    check_tensors(**{name: vectors})
+    if vectors.dim() != 2 or vectors.size(1) != width:
         raise UsageError(f"{name} of the shape {tuple(vectors.shape)}: give a vector of every position, (P, {width}).")
 
 
 def check_step(mixer: Any, query: Tensor, state: DecodingState, rows: int | None) -> None:
     """Refuse another mixer's state, a query that is not one token of every hypothesis, and more than all positions."""
+    check_tensors(query=query)
+    if not isinstance(state, DecodingState):
+        raise UsageError(f"a step with a state of the type {type(state).__name__}: give what init_state returned.")
     # Not in graphs, which layers alike share.
     if not torch.compiler.is_compiling() and state.mixer not in (None, id(mixer)):
         raise UsageError(

@@ -104,5 +104,6 @@ def check_padding(padding_mask: Tensor, shape: torch.Size, anywhere: bool = Fals
     if not anywhere and may_look_at(padding_mask) and bool(padding_before_tokens(padding_mask).any()):
         raise UsageError(
             "padding_mask: there is padding before tokens. Move it behind them with front_order and reorder of "
-            "posnet_fairseq.ops.layout: order = front_order(padding_mask), then reorder(x, order) for tokens and mask."
+            "posnet_fairseq.ops.layout: order = front_order(padding_mask), then reorder(x, order) for tokens and mask. "
+            "True is at padding: if yours is True at tokens, give ~padding_mask."
         )

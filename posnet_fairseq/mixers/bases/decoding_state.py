@@ -1,5 +1,6 @@
 """What a mixer remembers between decoding steps."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -63,6 +64,16 @@ class DecodingState:
     def __getstate__(self) -> dict[str, Any]:
         """Return what copies have: they may be those of a copy of the mixer."""
         return vars(self) | {"mixer": None}
+
+    def __copy__(self) -> "DecodingState":
+        """Return a whole copy: rows are overwritten, so that no two states may share them."""
+        return copy.deepcopy(self)
+
+    def shared_copy(self) -> "DecodingState":
+        """Return a copy that shares all tensors, for :meth:`select`, which replaces them."""
+        made = object.__new__(type(self))
+        vars(made).update(self.__getstate__())
+        return made
 
     @property
     def in_place(self) -> bool:

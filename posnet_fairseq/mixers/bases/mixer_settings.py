@@ -147,4 +147,4 @@ def check_count(name: str, value: Any, most: int) -> None:
 def check_probability(name: str, value: Any) -> None:
     """Refuse an option's value that is no probability of dropping less than everything."""
     if not isinstance(value, Real) or not 0 <= float(value) < 1:
-        raise UsageError(f"{option(name)} {value}: give 0 or more and less than 1.")
+        raise UsageError(f"{option(name)} {value!r:.50}: give 0 or more and less than 1.")

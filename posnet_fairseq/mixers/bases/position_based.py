@@ -47,6 +47,8 @@ class PositionBasedMixer(TokenMixer):
         Returns:
             (H, N, M).
         """
+        if not self.energies:
+            raise NotImplementedError(f"{type(self).__name__} has no energies: append some to self.energies")
         first, *others = (energy(offsets, positions, memory_positions) for energy in self.energies)
         return sum(others, start=first)
 

@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from posnet_fairseq.mixers.bases.recomputed import RecomputedBuffer
 from posnet_fairseq.ops.dropout import Dropout
 from posnet_fairseq.ops.layout import front_order, reorder
 from posnet_fairseq.ops.sinusoids import sinusoidal_embedding
@@ -15,7 +16,7 @@ PositionEmbedding = Literal["sinusoidal", "learned", "none"]
 POSITION_EMBEDDINGS: tuple[PositionEmbedding, ...] = get_args(PositionEmbedding)
 
 
-class Positions(nn.Module):
+class Positions(RecomputedBuffer):
     """Position embeddings, added to the words and handed to the mixers.
 
     Sinusoidal ones (Vaswani et al., 2017) are added to scaled words, x√D + p; learned ones (Gehring et al.,
@@ -40,6 +41,7 @@ class Positions(nn.Module):
         self.max_positions = max_positions
         self.scale = math.sqrt(embed_dim)
         self.option = option
+        self.embed_dim = embed_dim
         self.learned = kind == "learned"
         self.weight: Any  # a parameter, a buffer or None
         if kind == "none":
@@ -47,12 +49,18 @@ class Positions(nn.Module):
         elif self.learned:
             self.weight = nn.Parameter(torch.empty(max_positions, embed_dim).normal_(std=embed_dim**-0.5))
         else:
-            # Computed on the CPU: products on the meta device would import all of torch's compiler.
-            vectors = sinusoidal_embedding(max_positions, embed_dim, torch.device("cpu"))
-            vectors = vectors.to(torch.get_default_device(), torch.get_default_dtype())
+            vectors = self._sinusoids().to(torch.get_default_device(), torch.get_default_dtype())
             self.register_buffer("weight", vectors, persistent=False)
         self.norm = nn.LayerNorm(embed_dim) if self.learned and for_mixers else None
         self.dropout = Dropout(dropout, module_name=self.__class__.__name__) if for_mixers else None
+
+    def _sinusoids(self) -> Tensor:
+        # On the CPU: products on the meta device would import all of torch's compiler.
+        return sinusoidal_embedding(self.max_positions, self.embed_dim, torch.device("cpu"))
+
+    def computed_buffer(self) -> tuple[str, Tensor]:
+        """Return the sinusoidal vectors: learned ones are no buffer."""
+        return "weight", self._sinusoids()
 
     def add_to(self, words: Tensor, first: int = 0) -> Tensor:
         """Return scaled words (B, N, D) plus the positions first ... first + N - 1."""

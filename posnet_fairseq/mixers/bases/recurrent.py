@@ -56,7 +56,7 @@ class RecurrentMixer(TokenMixer):
     def check(cls, settings: MixerSettings) -> None:
         """There is a gate already."""
         if settings.gate != "none":
-            options = f"{errors.option('gate')}, or {errors.option(f'{settings.place}_gate')} if you gave that"
+            options = " or ".join(dict.fromkeys(map(errors.option, ("gate", f"{settings.place}_gate"))))
             raise errors.UsageError(f"gate {settings.gate}: {cls.name} has a gate of its own. Leave out {options}.")
 
     def __init__(self, settings: MixerSettings, inputs: int, values: int) -> None:

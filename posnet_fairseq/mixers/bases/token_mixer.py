@@ -167,7 +167,8 @@ class TokenMixer(nn.Module):
 
         Raises:
             UsageError: the arguments do not fit together, a sentence has more tokens than there are positions, or
-                padding precedes tokens (looked for on CPUs only).
+                padding precedes tokens (looked for on CPUs only, and not in compiled code, which with a padding mask
+                does not refuse too many tokens either).
         """
         if memory is None:
             if self.place == "cross":
@@ -289,7 +290,8 @@ class TokenMixer(nn.Module):
             mixed, weights = mix(query, memory, context)
         except RuntimeError as error:
             if not isinstance(error, torch.OutOfMemoryError):
-                refuse_other_dtype(self, query, memory)
+                vectors = {"positions": context.positions, "memory_positions": context.memory_positions}
+                refuse_other_dtype(self, query, memory=memory, **vectors)
             raise
         return (mixed, weights) if context.need_weights else mixed
 
@@ -327,7 +329,7 @@ class TokenMixer(nn.Module):
 
     def mix(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
         """Return mixed values (B, H, N, d), and weights as :meth:`forward` returns them or None."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not define mix, which mixes the values")
 
     def value(self, memory: Tensor | None, context: MixingContext) -> Tensor:
         """Return the values of all memory tokens, (B, H, M, d), including those of earlier steps."""
