@@ -45,10 +45,12 @@ def line_style(place: int) -> dict[str, Any]:
 
 def draw_score(axis: Axes, place: int, x: float, score: Any, label: str) -> None:
     """Draw a score, with ``value``, ``low`` and ``high``, at x in color and marker of a place, counted from 0."""
-    axis.errorbar(
+    _, caps, bars = axis.errorbar(
         x, score.value, yerr=[[part] for part in beside(score)], color=COLORS[place % len(COLORS)],
         marker=MARKERS[place // len(COLORS) % len(MARKERS)], linestyle="", capsize=2, elinewidth=0.8, label=label,
     )  # fmt: skip
+    for part in (*caps, *bars):  # they cross other points
+        part.set_alpha(0.35)
 
 
 def beside(score: Any) -> tuple[float, float]:

@@ -97,8 +97,13 @@ def _against(axis: Axes, analysis: Analysis, test_set: str, cost: Mapping[str, f
             textcoords="offset points", fontsize=8, color=style.line_style(places[system])["color"],
             path_effects=[withStroke(linewidth=3, foreground="white")],  # bars of others pass behind
         )  # fmt: skip
+    for system in (each for each in scores if each not in best):  # smaller, to the right, behind all points
+        axis.annotate(
+            system, (cost[system], scores[system].value), xytext=(5, -3), textcoords="offset points", fontsize=7,
+            color=style.line_style(places[system])["color"], zorder=1,
+        )  # fmt: skip
     left, right = axis.get_xlim()
-    axis.set_xlim(left - 0.3 * (right - left), right)  # room for the first name
+    axis.set_xlim(left - 0.3 * (right - left), right + 0.25 * (right - left))  # room for names
 
 
 def _lengths(analysis: Analysis) -> Figure:
