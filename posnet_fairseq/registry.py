@@ -89,8 +89,7 @@ def mixer_names(on_grids: bool = False, place: str | None = None) -> list[str]:
     Raises:
         UsageError: `place` is none of these.
     """
-    places = {each for cls in _MIXERS.values() for each in cls.places}
-    if place is not None and place not in places:
+    if place is not None and place not in (places := {each for cls in _MIXERS.values() for each in cls.places}):
         raise UsageError(f"place {place!r:.50}: choose one of {', '.join(sorted(places))}.")
     if on_grids:
         return sorted(name for name, cls in _MIXERS.items() if cls.GridConfig is not None)

@@ -209,7 +209,8 @@ def _significant(analysis: Analysis) -> str:
         for of, p in values.items()
     ]
     table = _table(["from", "metric", "tests", "p ≤ .05", "by chance", "after Holm's correction"], rows)
-    return f"{table}\n\nOn all test sets. By chance: as many would be significant if no systems differed."
+    about = "By chance: the expected number of significant differences if all systems were equally good."
+    return f"{table}\n\nOver all test sets. {about}"
 
 
 def holm(values: Sequence[float]) -> int:

@@ -145,7 +145,7 @@ def multi30k():
     hours = {row[""]: number(row["CPU h"]) for row in next(iter(STUDIES["multi30k"].values())) if row["CPU h"] != "–"}
     less = sum(of_one < hours["`transformer_pos`"] for of_one in hours.values())
     assert hours["`rposnet`"] < hours["`transformer_pos`"]
-    yield f"Like {less} of the {len(differences)} others, it takes fewer CPU hours"
+    yield f"Like {less - 1} others, it takes fewer CPU hours"
     (ssru,) = (row for row in STUDIES["multi30k"]["Claims of the papers"] if "ssru_decoder" in row["systems"])
     lower = ssru["95% interval"].split()[0]
     assert number(lower) < -0.5
