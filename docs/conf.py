@@ -109,7 +109,11 @@ def _links(text: str) -> str:
 
 
 def _table_of_mixers() -> str:
-    rows = ["", "| mixer | weight or energy of query n and token m | paper | may stand in |", "|---|---|---|---|"]
+    rows = [
+        "\n## All mixers\n",
+        "| mixer | weight or energy of query n and token m | paper | may stand in |",
+        "|---|---|---|---|",
+    ]
     for name in mixer_names():
         mixer = get_mixer(name)
         formula, paper = summary(mixer)[0], _cell(summary(mixer)[1])
