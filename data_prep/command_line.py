@@ -83,7 +83,9 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
 
 def _add_text(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--train", required=True, type=a_path, help="text file, a sentence or paragraph a line")
-    parser.add_argument("--valid", type=a_path, help="validation set (default, with --test: the end of --train)")
+    parser.add_argument(
+        "--valid", type=a_path, help="validation set, with --test (default of both: the end of --train)"
+    )
     parser.add_argument("--test", type=a_path, help="test set")
     pieces = SMALL_TEXT.pieces
     parser.add_argument("--pieces", type=int, default=pieces, help=f"sentencepiece BPE pieces (default: {pieces})")

@@ -23,7 +23,7 @@ from posnet_eval.inputs.plan import (
 from posnet_eval.report.tables import show
 from posnet_eval.statistics.results import Comparison
 from posnet_eval.statistics.scoring import compare
-from posnet_fairseq.shared.errors import UsageError, called_from_python
+from posnet_fairseq.shared.errors import UsageError, called_from_python, refuse_unknown_arguments
 from posnet_fairseq.shared.progress import ProgressReporter, plain_console
 from posnet_fairseq.text.plain import LINE
 
@@ -45,6 +45,7 @@ TextLike = PathLike[str] | Iterable[str]
 RunsLike = TextLike | Sequence[TextLike]
 
 
+@refuse_unknown_arguments()
 def score(
     hypotheses: RunsLike | Mapping[str, RunsLike],
     references: RunsLike | None = None,

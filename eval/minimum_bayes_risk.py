@@ -10,7 +10,7 @@ import numpy as np
 
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import FloatArray, Metric, MetricOptions, Segment
-from posnet_fairseq.shared.errors import UsageError, called_from_python, option
+from posnet_fairseq.shared.errors import UsageError, called_from_python, option, refuse_unknown_arguments
 from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.records import installed_versions
 from posnet_fairseq.text.plain import LINE
@@ -104,6 +104,7 @@ def metric_of(utility: str, has_sources: bool, device: str | None, models: Mappi
     return metric
 
 
+@refuse_unknown_arguments()
 def rerank(
     candidates: Iterable[Sequence[str]],
     utility: str = "chrf",

@@ -42,6 +42,8 @@ def _plan_of(options: argparse.Namespace) -> Plan:
         plan = plans.plan_of_one_test_set(outputs, references, *texts)
     # Flags have precedence over the file.
     given = {name: getattr(options, name) for name in (*plans.SETTINGS, *plans.RUNNING)}
+    if options.metrics:
+        given["metrics"] = metric_names(" ".join(options.metrics))
     if options.baseline or options.baseline2:
         first = options.baseline or next(iter(plan.baselines), None)
         given["baselines"] = tuple(name for name in (first, options.baseline2) if name)
@@ -80,7 +82,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--baseline", help="system that † marks differences from (default: the first)")
     parser.add_argument("--baseline2", help="system that ‡ marks differences from")
-    parser.add_argument("--metrics", type=metric_names, help=f"names, of {','.join(METRICS)} (default: bleu,chrf)")
+    parser.add_argument("--metrics", nargs="+", help=f"names, of {','.join(METRICS)} (default: bleu,chrf)")
     parser.add_argument("--out", type=a_path, help="folder for the report: HTML, Markdown, LaTeX, CSV, TSV and JSON")
     parser.add_argument("--json", action="store_true", help="print the report as JSON instead of a table")
     parser.add_argument("--latex-intervals", action="store_true", help="show 95%% intervals in the LaTeX table, too")

@@ -71,12 +71,12 @@ class StoredMixing(nn.Module):
         if self.weights is None:
             return mixed.transpose(2, 3)
         if self.renormalize:
-            sums = self._read(driven[:, None].expand(-1, value.size(1), -1, -1), first, count).clamp(min=SMALLEST_SUM)
-        else:
-            rows = self.weights[:, first : first + count, : driven.size(2)]
-            sums = (driven[:, None] @ rows.mT).to(value.dtype)
-        # Without a real token both are 0.
-        return (mixed / sums.clamp(min=torch.finfo(sums.dtype).tiny)).transpose(2, 3)
+            sums = self._read(driven[:, None].expand(-1, value.size(1), -1, -1), first, count)
+            return (mixed / sums.clamp(min=SMALLEST_SUM)).transpose(2, 3)
+        rows = self.weights[:, first : first + count, : driven.size(2)]
+        sums = (driven[:, None] @ rows.mT).to(value.dtype)
+        # Padding that sees no real token reads noise alone.
+        return (mixed / sums).masked_fill(sums == 0, 0).transpose(2, 3)
 
     def _read(self, x: Tensor, first: int, count: int) -> Tensor:
         heads: Any = zip(self.heads, x.unbind(1), strict=True)

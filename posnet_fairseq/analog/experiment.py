@@ -25,7 +25,7 @@ from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.search_settings import RECORDED, SearchSettings
 from posnet_fairseq.inference.translator import Batches, Translator
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import read_lines, write_lines
+from posnet_fairseq.shared.files import is_blank, read_lines, write_lines
 from posnet_fairseq.shared.progress import ProgressReporter, shown
 from posnet_fairseq.shared.records import changed, digest, installed_versions, json_if_whole
 from posnet_fairseq.text.card import CARD, DatasetCard
@@ -181,6 +181,9 @@ def run_experiment(experiment: Experiment, report: ProgressReporter) -> Result:
     the baseline, and programmings are the runs of a system.
     """
     source, reference = read_parallel(*experiment.test)
+    for path, lines in zip(experiment.test, (source, reference), strict=True):
+        if all(map(is_blank, lines)):
+            raise UsageError(f"--test {path} is empty. Give one with text.")
     translation = CrossbarTranslation(experiment, source)
     get_metric("bleu", MetricOptions(translation.vocabulary.languages[1]))  # refused now, not after hours
     placed = translation.place(experiment.adc_bits[0])

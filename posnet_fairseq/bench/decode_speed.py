@@ -19,7 +19,7 @@ from posnet_fairseq.bench.models_speed import BASELINE, beam_search, build_model
 from posnet_fairseq.bench.printed_tables import MIB, Measurements
 from posnet_fairseq.bench.timing import default_device, device_clock, interleaved, median_ratio, peak_resident
 from posnet_fairseq.inference import ctranslate2_export
-from posnet_fairseq.inference.checkpoints import refuse_other_kind
+from posnet_fairseq.inference.checkpoints import model_options, refuse_other_kind
 from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.model_loading import build_model
 from posnet_fairseq.inference.precision import prepare_for_inference
@@ -45,18 +45,21 @@ def has_ctranslate2() -> bool:
 
 def build(
     mixers: Sequence[str], checkpoints: Sequence[str], size: str, words: int, longest: int
-) -> tuple[dict[str, nn.Module], SimpleNamespace]:
-    """Return models in evaluation mode and with stored energies, fairseq's own Transformer first, and their task.
+) -> tuple[dict[str, nn.Module], SimpleNamespace, list[str]]:
+    """Return models in evaluation mode and with stored energies, their task, and the checkpoints of another size.
 
-    The size of the dictionary of trained models overrides `words`.
+    fairseq's own Transformer is the first model. The size of the dictionary of trained models overrides `words`.
     """
     check_range("--words", words, 10, 10**7)
-    trained = {}
+    trained, others = {}, []
+    shape = SIZES[size].of_side("encoder") | SIZES[size].of_side("decoder")
     for path in checkpoints:
         state = read_model(path)
         with about(path):
             refuse_other_kind(state)
             trained[path] = build_model(state)
+        if not shape.items() <= vars(model_options(state)).items():
+            others.append(path)
     for path, model in trained.items():
         limit = min(model.encoder.max_positions(), model.decoder.max_positions())
         if longest > limit:
@@ -71,7 +74,7 @@ def build(
         models[name] = model.eval()
         if name != BASELINE:
             precompute(model)
-    return models, task
+    return models, task, others
 
 
 def measure_decoding(
@@ -147,7 +150,7 @@ def converted(
 
 def tables(options: Namespace) -> Iterator[Measurements | str]:
     """Yield what ``posnet-bench decode`` prints."""
-    models, task = build(options.mixers, options.checkpoints, options.size, options.words, max(options.lengths))
+    models, task, others = build(options.mixers, options.checkpoints, options.size, options.words, max(options.lengths))
     check_range("--beams", max(options.beams), 1, len(task.source_dictionary) - 1)
     for beam in options.beams:
         for length in options.lengths:
@@ -170,5 +173,9 @@ def tables(options: Namespace) -> Iterator[Measurements | str]:
         f"{len(task.source_dictionary):,} words, random sentences. × CT2: CTranslate2 in the same precision. Memory: "
         "the most that a batch takes at once."
     )
+    if others:
+        yield (
+            f"Not of size {options.size}, with which both ratios compare: {', '.join(others)}. --size chooses another."
+        )
     if not has_ctranslate2():
         yield f"CTranslate2 is not installed, or does not find the GPU. {how_to_install('bench')}"

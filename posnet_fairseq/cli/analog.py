@@ -100,7 +100,7 @@ def main(options: argparse.Namespace) -> None:
         parts=parts,
         hardware=hardware.Hardware(noise=options.noise, dac_bits=options.dac_bits, tile_size=options.tile_size),
         adc_bits=tuple(dict.fromkeys(options.adc_bits)),
-        times=tuple(dict.fromkeys(options.time)),
+        times=tuple({hardware.seconds(time): time for time in options.time}.values()),
         test=tuple(options.test),
         text=text_options(options),
     )

@@ -71,7 +71,11 @@ def main(options: argparse.Namespace) -> None:
             raise UsageError(f"{' '.join(map(flag, two))}: give one of the two.")
     if options.extra_tokens and not options.grid:
         raise UsageError("--extra-tokens is an option of --grid. Give both, or neither.")
-    options.joules = dict(options.joules) if options.joules else None
+    if options.joules:
+        names = [name for name, _ in options.joules]
+        if len(set(names)) < len(names):
+            raise UsageError(f"--joules: {max(names, key=names.count)} is given twice. Give it once.")
+        options.joules = dict(options.joules)
     from posnet_fairseq.costs import mixer_tables
 
     mixer_tables.show(options)

@@ -83,9 +83,9 @@ def _parser() -> argparse.ArgumentParser:
         "--on-long",
         choices=ON_LONG,
         default="error",
-        help="if a line is longer than the model takes: stop (default), truncate it, or leave its translation empty. "
-        "The command stops before it translates anything of a window of 4,000 lines; with --stream, it translates the "
-        "lines before that one",
+        help="if a line is longer than the model takes: stop (default), truncate it, or skip it (an empty "
+        "translation with the score nan). The command stops before it translates anything of a window of 4,000 lines; "
+        "with --stream, it translates the lines before that one",
     )
     parser.add_argument(
         "--split-sentences",

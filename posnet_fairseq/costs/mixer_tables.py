@@ -85,10 +85,9 @@ def _of_layers(options: argparse.Namespace, mixers: Sequence[str]) -> _Report:
     }
     return (
         *([{"mixer": name, "trained": trained._asdict(), "stored energies": stored._asdict()}], [texts], None),
-        "Mixers of the layers of encoder and decoder, with attention in the decoder for those that cannot stand there. "
-        f"Parameters of the whole model with {options.words:,} words in one dictionary and 128 positions. Operations: "
-        "multiplications in a self-attention of the encoder, the mean of its layers. Second figures: with stored "
-        "energies.",
+        f"Parameters of the whole model with {options.words:,} words in one dictionary and 128 positions, and with "
+        "attention in the decoder for mixers that cannot stand there. Operations: multiplications in a self-attention "
+        "of the encoder, the mean of its layers. Second figures: with stored energies.",
     )
 
 
@@ -207,13 +206,18 @@ def _show_list(options: argparse.Namespace) -> None:
 
 def _show_mixer(options: argparse.Namespace, mixer: type[TokenMixer]) -> None:
     text = inspect.cleandoc(mixer.__doc__ or "")
+    costs, table, _, remark = _of_layers(options, [mixer.name]) if mixer.places else ([{}], [], None, "")
     if options.json:
         formula, paper = summary(mixer)
         names: Row = {"mixer": mixer.name, "architectures": [f"{mixer.arch}_{size}" for size in SIZES if mixer.places]}
-        _print_json(names | {"formula": formula, "paper": paper, "description": text, "places": list(mixer.places)})
+        about = {"formula": formula, "paper": paper, "description": text, "places": list(mixer.places)}
+        _print_json(names | about | costs[0])
         return
     _print_text(f"{mixer.name} (--arch {mixer.arch}_{{{','.join(SIZES)}}})" if mixer.places else mixer.name)
-    _print_text(text)
+    _print_text(re.sub(r"(?<=\S)\n(?=\S)", " ", text))  # the terminal has lines of its own
+    if table:
+        _print_table(options, table)
+        _print_text(remark)
     more = "--options" if mixer.places else "--grid 14x14"
     _print_text(f"Places: {', '.join(mixer.places) or 'grids alone'}. More: posnet-mixers {mixer.name} {more}")
 
@@ -294,10 +298,10 @@ def _print_table(options: argparse.Namespace, rows: Sequence[Mapping[str, str]],
         print()
         return
     table = Table(title=title, box=box.SIMPLE, show_edge=False, pad_edge=False)
-    for number, column in enumerate(rows[0]):
+    for column in rows[0]:
         is_number = all(re.fullmatch(r"([\d.,]+(M| GiB)?\n?)*", row[column]) for row in rows)
         justify: Any = "right" if is_number else "left"
-        table.add_column(column, no_wrap=number == 0 or is_number, overflow="fold", justify=justify)
+        table.add_column(column, no_wrap=is_number, overflow="fold", justify=justify)
     for row in rows:
         table.add_row(*row.values())
     plain_console().print(table, end="\n\n")

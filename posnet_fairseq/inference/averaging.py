@@ -58,6 +58,8 @@ def write_average(
     checkpoints.check_output(out, "--out", [checkpoint.path for checkpoint in run])
     chosen = choose(run, number)
     notes = [note for note in (lost_best(run, best_of(folder)), *doubts(chosen)) if note]
+    if len(chosen) < len(run):
+        notes += before_best(chosen)
     state = average([checkpoint.path for checkpoint in chosen], before_each)
     moving = state["extra_state"].get("moving", 0)
     if 0 < moving < len(chosen):
@@ -163,6 +165,18 @@ def lost_best(run: Sequence[SavedCheckpoint], best: SavedCheckpoint | None) -> s
         f"the best checkpoint of the run ({best.metric} {best.valid:.4f} after {counted(best.updates, 'update')}) was "
         "not kept, so the best of the others counts; train with a larger --keep-interval-updates to keep it."
     )
+
+
+def before_best(chosen: Sequence[SavedCheckpoint]) -> list[str]:
+    """Return a sentence if checkpoints before the best one are averaged, too."""
+    scored = [(each.valid * (-1 if each.maximize else 1), i) for i, each in enumerate(chosen) if each.valid is not None]
+    place = min(scored, default=(0, 0))[1]
+    if not place:
+        return []
+    after = counted(len(chosen) - 1 - place, "checkpoint")
+    return [
+        f"the best checkpoint, {chosen[place].path}, has only {after} after it: the last {len(chosen)} are averaged."
+    ]
 
 
 def choose(run: Sequence[SavedCheckpoint], number: int) -> list[SavedCheckpoint]:

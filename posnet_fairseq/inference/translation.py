@@ -22,7 +22,7 @@ class Translation:
 
     Attributes:
         text: plain text.
-        score: log probability over length to the power of the length penalty.
+        score: log probability over length to the power of the length penalty; NaN of a line that is skipped.
         tokens: N tokens of the target, the end symbol ``</s>`` included.
         source_tokens: M tokens of the source, the end symbol included; of a language model's beginning, without.
         attention: (N, M) cross-attention weights of the last layer, the mean of its heads; each row sums to 1. None
@@ -110,7 +110,7 @@ class Translation:
         return values if self.attention is None else values | {"attention": self.attention.tolist()}
 
 
-# What a blank line is translated to, without the model; and what stands for a translation that is not scored.
+# What a blank line is translated to, without the model; and what stands for a line that is skipped.
 BLANK = Translation("", 0.0, (), ())
 UNSCORED = Translation("", float("nan"), (), ())
 

@@ -299,7 +299,7 @@ class Batches:
             self._batches += [[chosen[i] for i in batch] for batch in batches_by_length(lengths, max_tokens)]
         second_texts: Sequence[str | None] = prefixes or [None] * len(lines)
         self._around = [*map(translator.spaces_around, lines, second_texts)]
-        self._blank = translator.blank
+        self._left_out = [translator.blank if is_blank(line) else UNSCORED for line in lines]
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -313,7 +313,7 @@ class Batches:
 
     def in_order(self, results: Iterable[Sequence[list[Translation]]]) -> list[list[Translation]]:
         """Return the translations of all lines, from those of each batch, between the spaces around the lines."""
-        found = [[self._blank]] * len(self._around)
+        found = [[each] for each in self._left_out]
         for batch, of_batch in zip(self._batches, results, strict=True):
             for index, result in zip(batch, of_batch, strict=True):
                 before, after = self._around[index]

@@ -70,15 +70,31 @@ def draw(folders: Sequence[str], place: Path) -> list[Path]:
                 capsize=3, linewidth=1.3, label=one.name,
             )  # fmt: skip
             axis.axhline(one.digital, color=line["color"], linewidth=0.8, linestyle=":")
-        axis.set(xlabel=labels[along], ylabel=f"{METRIC} (dotted: digital)")
+        axis.set(xlabel=labels[along] + _other(experiments, along), ylabel=f"{METRIC} (dotted: digital)")
         there = sorted({point[along] for one in experiments for point in one.points})
         if along == 0:
             axis.set_xscale("log")
             axis.set_xticks([], minor=True)
-        axis.set_xticks(there, [str(value) if along else TIMES.get(value, f"{value:,} s") for value in there])
+        axis.set_xticks(there, [str(value) if along else _time(value) for value in there])
         style.plain(axis)
     style.legend(figure)
     return style.save(figure, place)
+
+
+def _other(experiments: Sequence[_Experiment], along: int) -> str:
+    """Return what the label of a course says of the bits or the time that it is of, "" if there is one of them only."""
+    given = [{point[1 - along] for point in one.points} for one in experiments]
+    if all(len(values) == 1 for values in given):
+        return ""
+    largest = {max(values) for values in given}
+    if len(largest) > 1:
+        return ", after the longest" if along else ", with the most bits"
+    (value,) = largest
+    return f", after {_time(value)}" if along else f", with {value} bits"
+
+
+def _time(seconds: int) -> str:
+    return TIMES.get(seconds, f"{seconds:,} s")
 
 
 def _read(folder: Path) -> _Experiment:

@@ -11,6 +11,7 @@ from posnet_fairseq.analog.experiment import RECORD
 from posnet_fairseq.analog.hardware import PARTS
 from posnet_fairseq.cli import analog, translate
 from posnet_fairseq.plots import crossbar_pictures
+from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.tokenizers import Tokenizer
 from support.checkpoints import checkpoint, precomputed
@@ -155,6 +156,13 @@ def test_bad_input(folder, tmp_path, capsys, arguments, sentence):
     assert not (tmp_path / "out").exists()
 
 
+def test_an_empty_reference_is_refused_before_the_work(folder, tmp_path, capsys):
+    (tmp_path / "empty").write_text("\n" * 4)
+    test = ["--test", str(folder / "x.xx"), str(tmp_path / "empty")]
+    assert "empty is empty. Give one with text" in fails(capsys, analog.main, *words(folder, tmp_path / "out"), *test)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_model_that_was_not_precomputed(folder, tmp_path, capsys):
     said = fails(capsys, analog.main, *words(folder, tmp_path / "out", model="model.pt"))
     assert "Give the model that posnet-precompute makes of it." in said
@@ -184,6 +192,19 @@ NOISE = sorted((ROOT / "results" / "crossbars" / "noise").iterdir())
 def test_committed_reports_are_drawn(tmp_path, kind):
     made = crossbar_pictures.draw(list(map(str, FOLDERS[kind])), tmp_path / kind)
     assert {path.name for path in made} == {f"{kind}.png", f"{kind}.svg"}
+
+
+def test_a_picture_says_what_it_leaves_out(tmp_path):
+    """Scores of two times and of two numbers of bits, of which a panel has one."""
+    rows = [
+        {"system": "x", "metric": "BLEU", "score": 20.0 + bits, "seconds": seconds, "adc_bits": bits}
+        for seconds in (25, 3600)
+        for bits in (6, 8)
+    ]
+    write_lines(tmp_path / "report.json", [json.dumps({"scores": [{**rows[0], "system": "digital"}, *rows]})])
+    _, picture = crossbar_pictures.draw([str(tmp_path)], tmp_path / "scores")
+    assert "time since programming, with 8 bits<" in picture.read_text()
+    assert "bits of the converters of outputs, after 1 h<" in picture.read_text()
 
 
 @pytest.mark.parametrize("folder", [*FOLDERS["time"], *NOISE], ids=lambda folder: folder.name)

@@ -102,6 +102,18 @@ def test_weights_of_a_short_sentence_may_be_small_beside_those_of_longer_ones():
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-2)
 
 
+def test_padding_that_sees_no_token_adds_no_noise():
+    mixer = build_mixer("lightconv", "encoder")
+    tokens, length = 5, 5 + mixer.energies[0].reach + 3
+    mask = torch.arange(length)[None] >= tokens
+    with torch.no_grad():
+        stored = StoredMixing(mixer, length, length, MixingContext(), Hardware(noise="pcm").configuration())
+        program(stored, 1, 1)
+        mixed = stored.mix(torch.randn(1, 2, length, 4), 0, length, mask, False)
+    assert mixed.abs().max() < 10
+    assert not mixed[:, :, tokens + mixer.energies[0].reach :].any()
+
+
 def test_what_is_on_crossbars_is_counted():
     model = build_case(Case("attention", "encoder", "none"))
     size = model.decoder.embed_tokens.weight.numel()

@@ -44,7 +44,7 @@ def test_models_are_measured():
 
 
 def test_sentences_of_one_token_have_it():
-    _, task = decode_speed.build([], [], "tiny", words=50, longest=1)
+    _, task, _ = decode_speed.build([], [], "tiny", words=50, longest=1)
     sample = models_speed.random_sample(task.source_dictionary, sentences=10, length=1)
     assert sample["net_input"]["src_tokens"].tolist() == [[task.source_dictionary.eos()]] * 10
 
@@ -125,9 +125,15 @@ def test_peak_of_the_process_is_that_of_one_call():
     assert timing.peak_resident(lambda: None) < 0.1 * size
 
 
+def test_checkpoints_of_another_size_are_named(tmp_path):
+    path = str(checkpoint(tmp_path / "model.pt", "rposnet"))
+    _, _, others = decode_speed.build([], [path], "tiny", words=50, longest=7)
+    assert others == [path]
+
+
 def test_every_engine_translates_to_the_given_length(monkeypatch):
     made = {}
-    models, task = decode_speed.build(["rposnet", "shaw,shaw,lightconv"], [], "tiny", words=50, longest=7)
+    models, task, _ = decode_speed.build(["rposnet", "shaw,shaw,lightconv"], [], "tiny", words=50, longest=7)
 
     def run_once(engines, rounds, **_):
         made.update({name: engine() for name, engine in engines.items()})

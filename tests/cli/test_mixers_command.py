@@ -57,6 +57,15 @@ def test_tables_fit_a_terminal_and_a_pipe(arguments, capsys, monkeypatch):
     assert arguments or all(f"{name} " in shown for name in mixer_names())
 
 
+def test_long_names_of_layers_leave_room_for_numbers(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    arguments = ["attention,attention,attention,mamba2,mamba2,mamba2", "--crossbars"]
+    mixers.main([*arguments, "--json"])
+    (row,) = json.loads(capsys.readouterr().out)
+    mixers.main(arguments)
+    assert f" {round(row['reads']):,}" in capsys.readouterr().out
+
+
 @pytest.fixture
 def few(monkeypatch):
     """A table of a few mixers."""
@@ -73,8 +82,10 @@ def test_json(capsys, few):
     assert (rows["rposnet"]["trained"], rows["rposnet"]["stored energies"]) == (trained._asdict(), stored._asdict())
     assert rows["attention"]["arch"] == "transformer_pos_tiny"
     assert rows["fouriernet"]["places"] == ["encoder"]
-    mixers.main(["rposnet", "--json"])
-    assert json.loads(capsys.readouterr().out)["places"] == ["encoder", "decoder", "cross"]
+    mixers.main("rposnet --json --size tiny --words 100 --length 20".split())
+    one = json.loads(capsys.readouterr().out)
+    assert one["places"] == ["encoder", "decoder", "cross"]
+    assert one["stored energies"] == stored._asdict()
     mixers.main(["rposnet", "--options", "--json"])
     (clip,) = [row for row in json.loads(capsys.readouterr().out) if row["option"] == "--clip-distance"]
     assert clip["values"] == "K or K,K,..."
@@ -161,6 +172,7 @@ def test_bad_input(capsys):
         (["--grid", "14"], "argument --grid: '14': give rows and columns, 1 to 999 each, such as 14x14."),
         (["rposnet", "--options", "--crossbars"], "--options --crossbars: give one of the two."),
         (["rope,shaw", "--options"], "--options rope,shaw: these are several mixers. Give one."),
+        ("--crossbars --joules adc=1e-12 adc=2e-12".split(), "--joules: adc is given twice. Give it once."),
         (["rope,,shaw"], "mixers rope,,shaw: a value beside a comma is missing."),
         (["rope,shaw", "--size", "tiny"], "rope,shaw: these are 2 values for 3 layers."),
     ):

@@ -1,5 +1,6 @@
 """The server of docs/serving.md answers concurrent requests as the model translates."""
 
+import http.client
 import json
 import threading
 import urllib.error
@@ -34,6 +35,7 @@ def served(tmp_path):
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)
 
+    post.port = server.server_port
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield model, post
     server.shutdown()
@@ -55,6 +57,14 @@ def test_what_is_no_list_of_lines_is_refused(served):
     _, post = served
     for content in ("w1", [1], {"w1": "w2"}):
         assert post(content) == (400, {"error": "send a JSON list of lines"})
+
+
+def test_a_request_without_a_length_is_refused(served):
+    _, post = served
+    connection = http.client.HTTPConnection("127.0.0.1", post.port, timeout=PATIENCE)
+    connection.putrequest("POST", "/")
+    connection.endheaders()
+    assert connection.getresponse().status == 400
 
 
 def test_a_translation_as_plain_values(served):

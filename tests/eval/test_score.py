@@ -13,7 +13,7 @@ from support.scoring import FILES, SIZE, SYSTEMS, USUAL, configure, refused, rep
 
 
 def test_table_report_and_scores(data, capsys):
-    shown = run(capsys, *USUAL, "--baseline2", "other", "--metrics", "bleu,chrf,ter", "--out", "report").out
+    shown = run(capsys, *USUAL, "--baseline2", "other", "--metrics", "bleu,chrf", "TER", "--out", "report").out
     lines = [Path(f"{name}.txt").read_text().splitlines() for name in ("base", "good", "other")]
     reference = [Path("test.de").read_text().splitlines()]
     assert sorted(path.name for path in Path("report").iterdir()) == FILES

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import inspect
 import json
 import re
 from pathlib import Path
@@ -132,6 +133,7 @@ LINE = ["eine Zeile"]
         (set(LINE), {}, "hypotheses: item 1 of {'eine Zeile'} is no line of text."),
         ({1: LINE, "1": LINE}, {}, "hypotheses: systems 1, 1: give each a name of its own."),
         (LINE, {"metrics": "bleu,rouge"}, "metrics bleu, rouge: choose from bleu, chrf"),
+        (LINE, {"metric": "bleu"}, "score has no argument metric, it has metrics, baseline"),
         (LINE, {"test": "t"}, "test t: choose one of shift, bs, ar."),
         (LINE, {"resamples": "x"}, "resamples 'x': give a whole number."),
         (LINE, {"cached_only": True}, "Run without cached_only."),
@@ -150,7 +152,7 @@ def test_every_option_of_the_command_has_an_argument():
     """Except options of files and of output, which errors of score cannot mention."""
     options = {action.dest for action in make_parser()._actions}
     others = {"help", "config", "out", "json", "latex_intervals", "baseline2", "source", "reference", "system"}
-    assert options - score.__kwdefaults__.keys() == others
+    assert options - inspect.signature(score).parameters.keys() == others
 
 
 def test_the_documented_example(capsys):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -319,6 +320,8 @@ def test_errors_of_loading_are_one_sentence(path, arguments, sentence):
 def test_long_lines(model):
     lines = ["w1 " * 40, "w1"]
     assert model.translate(lines, beam=1, max_len_b=3, on_long="skip")[0] == ""
+    ((skipped,), (other,), (blank,)) = model.translate([*lines, ""], beam=1, max_len_b=3, on_long="skip", nbest=1)
+    assert (math.isnan(skipped.score), other.score < 0, blank.score) == (True, True, 0)
     ((cut,), _) = model.translate(lines, beam=1, max_len_b=3, on_long="truncate", nbest=1)
     assert len(cut.source_tokens) == 24
 

@@ -8,6 +8,7 @@ from posnet_fairseq.cli.average import main
 from posnet_fairseq.inference.averaging import (
     SavedCheckpoint,
     average,
+    before_best,
     choose,
     doubts,
     lost_best,
@@ -59,6 +60,13 @@ def test_a_lost_best_checkpoint_is_noticed():
         assert lost_best(kept, best) is None
     assert lost_best(numbered(30, scores=(None,)), lost)
     assert lost_best(kept, replace(lost, valid=5.0, maximize=True))
+
+
+def test_checkpoints_before_the_best_one_are_noticed():
+    (note,) = before_best(numbered(10, 20, 30, scores=(4.0, 3.0, 3.0)))
+    assert note.startswith("the best checkpoint, checkpoint_1_20.pt, has only 1 checkpoint after it: the last 3 are")
+    assert not before_best(numbered(10, 20, 30, scores=(3.0, None, 3.0)))
+    assert not before_best(numbered(10, 20, scores=(None, None)))
 
 
 def test_data_that_was_moved_are_the_same(tmp_path):
