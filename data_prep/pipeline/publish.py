@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
 from posnet_data_prep.pipeline.sets import (
@@ -32,6 +33,8 @@ from posnet_fairseq.text.dictionary import Dictionary, dictionary_file
 from posnet_fairseq.text.languages import code_of, common_bleu_tokenizer
 from posnet_fairseq.text.tokenizers import has_moses_rules
 
+SAMPLE = 10**7  # tokens that are counted at once, which makes 8 bytes of each
+MARGIN = 0.2  # nats by which a token of swapped sides is likelier, at least, among those of the other side
 USUAL = 0.999  # share of the training lines that are not longer than the card's usual length
 NAMES = "published"  # in the folder of stages: names of all files that were put into the dataset's folder
 
@@ -86,6 +89,12 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
             absent = [symbol for symbol in symbols if not any(counts[symbol] for counts in card.symbols.values())]
             if absent:
                 card.notes = [*(card.notes or ()), f"symbols that the training text lacks: {', '.join(absent)}"]
+        others = [name for name in card.sentences or {} if name != "train"]
+        if not card.tags and (swapped := [name for name in others if _is_swapped(out, name, pipeline.languages)]):
+            card.notes = [
+                *(card.notes or ()),
+                f"sets whose sides look swapped, compared with the training set: {', '.join(swapped)}",
+            ]
         card.length_ratio = source / target  # γ of the training set: PosNet (Schmidt and Di Gangi, 2023) Eq. 10
         usual = {language: np.quantile(of, USUAL, method="inverted_cdf") for language, of in sizes.items()}
         card.usual_length = {language: int(length) for language, length in usual.items()}
@@ -104,13 +113,30 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
     card.save(out)
 
 
+def _is_swapped(folder: Path, name: str, languages: Sequence[str]) -> bool:
+    """Return whether the tokens of each side of a set are likelier among the training tokens of the other side."""
+    entries = [Dictionary.load(folder / dictionary_file(language)).symbols for language in languages]
+    if entries[0] != entries[1]:  # of no joint dictionary
+        return False
+
+    def counts(of_set: str) -> NDArray[Any]:
+        stems = [folder / f"{of_set}.{'-'.join(languages)}.{language}" for language in languages]
+        return np.stack([np.bincount(read_tokens(stem)[0][:SAMPLE], minlength=len(entries[0])) for stem in stems])
+
+    probabilities = counts("train") + 1.0
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
+    given = counts(name)
+    likelihoods = given @ np.log(probabilities).T  # of both sides under both
+    return bool((likelihoods[[0, 1], [1, 0]] - likelihoods[[0, 1], [0, 1]] > MARGIN * given.sum(axis=1)).all())
+
+
 def _occurrences(folder: Path, stem: str, language: str, symbols: Sequence[str]) -> dict[str, int]:
     """Return how often each symbol is among the tokens of a binarized text."""
     dictionary = Dictionary.load(folder / dictionary_file(language))
-    tokens, size = read_tokens(stem)[0], 10**7  # counting makes 8 bytes of each
+    tokens = read_tokens(stem)[0]
     counts = np.zeros(len(dictionary), int)
-    for start in range(0, len(tokens), size):
-        counts += np.bincount(tokens[start : start + size], minlength=len(dictionary))
+    for start in range(0, len(tokens), SAMPLE):
+        counts += np.bincount(tokens[start : start + SAMPLE], minlength=len(dictionary))
     return {symbol: int(counts[dictionary.index(symbol)]) for symbol in symbols}
 
 

@@ -48,6 +48,16 @@ def test_a_clean_corpus_has_no_notes(tmp_path):
     assert prepared(tmp_path, PAIRS[20:], valid=PAIRS[:10], test=PAIRS[10:20]) == []
 
 
+def test_swapped_sides_are_noted(tmp_path):
+    def other_way(pairs):
+        return [(target, source) for source, target in pairs]
+
+    swapped = "sets whose sides look swapped, compared with the training set: "
+    assert prepared(tmp_path / "1", PAIRS[20:], valid=PAIRS[:10], test=other_way(PAIRS[10:20])) == [f"{swapped}test"]
+    notes = prepared(tmp_path / "2", other_way(PAIRS[20:]), valid=PAIRS[:10], test=PAIRS[10:20])
+    assert notes == [f"{swapped}valid, test"]
+
+
 def shift_of(pairs):
     detector = ShiftDetector()
     for pair in pairs:
