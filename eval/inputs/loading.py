@@ -90,7 +90,8 @@ class _Loader:
         outputs, missing = {}, {}
         for system in self._plan.systems:
             runs = test_set.outputs.get(system, ())
-            absent = [visible(shown(run)) for run in runs if isinstance(run, Path) and not os.path.exists(run)]
+            files = [run for run in runs if isinstance(run, Path) and str(run) != "-"]
+            absent = [visible(shown(run)) for run in files if not os.path.exists(run)]
             if runs and not absent:
                 outputs[system] = tuple(self._output(system, runs, number, given, what) for number in range(len(runs)))
                 continue

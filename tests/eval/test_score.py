@@ -1,5 +1,6 @@
 """posnet-score: tables, scores, runs and marks."""
 
+import io
 import os
 import shutil
 from pathlib import Path
@@ -10,6 +11,14 @@ import sacrebleu
 from posnet_eval.score import main
 from posnet_fairseq.shared.files import cache_folder
 from support.scoring import FILES, SIZE, SYSTEMS, USUAL, configure, refused, report, run, write
+
+
+def test_a_translation_from_standard_input(data, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path("good.txt").read_bytes())))
+    systems = "--system", "good=good.txt", "piped=-"
+    run(capsys, "--reference", "test.de", *systems, "--resamples", "200", "--out", "report")
+    scores = report()["test_sets"][0]["scores"]
+    assert scores["piped"]["bleu"]["value"] == scores["good"]["bleu"]["value"]
 
 
 def test_table_report_and_scores(data, capsys):
