@@ -43,6 +43,8 @@ class Device:
 def find_device(settings: TrainingSettings) -> Device:
     """Return the device of a run on this machine."""
     count, bf16 = gpus()
+    if settings.dry_run and (settings.gpus or 0) > count:  # commands for another machine
+        count, bf16 = settings.gpus or 0, True
     if settings.cpus or not (settings.gpus or count):
         processes = settings.cpus or 1
         if settings.precision == "fp16":

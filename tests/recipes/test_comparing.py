@@ -132,6 +132,7 @@ def test_no_more_gpus_are_shared_than_are_meant_and_there(shares):
         shares(1, 4, gpus="5")
     with pytest.raises(UsageError, match="--gpus 2: this machine has 0 GPUs"):
         shares(2, 0, gpus="2")
+    assert len(shares(2, 0, gpus="2", dry_run="true")) == 2  # for another machine
     with pytest.raises(UsageError, match="--precision fp16: CPUs train in fp32 or bf16"):
         shares(2, 0, precision="fp16")
 
