@@ -173,10 +173,9 @@ def before_best(chosen: Sequence[SavedCheckpoint]) -> list[str]:
     place = min(scored, default=(0, 0))[1]
     if not place:
         return []
-    after = counted(len(chosen) - 1 - place, "checkpoint")
-    return [
-        f"the best checkpoint, {chosen[place].path}, has only {after} after it: the last {len(chosen)} are averaged."
-    ]
+    after, best = len(chosen) - 1 - place, chosen[place].path
+    followed = counted(after, "checkpoint") if after else "no checkpoint"
+    return [f"the best checkpoint, {best}, is followed by {followed}: the last {len(chosen)} are averaged."]
 
 
 def choose(run: Sequence[SavedCheckpoint], number: int) -> list[SavedCheckpoint]:

@@ -64,7 +64,7 @@ def test_a_lost_best_checkpoint_is_noticed():
 
 def test_checkpoints_before_the_best_one_are_noticed():
     (note,) = before_best(numbered(10, 20, 30, scores=(4.0, 3.0, 3.0)))
-    assert note.startswith("the best checkpoint, checkpoint_1_20.pt, has only 1 checkpoint after it: the last 3 are")
+    assert note.startswith("the best checkpoint, checkpoint_1_20.pt, is followed by 1 checkpoint: the last 3 are")
     assert not before_best(numbered(10, 20, 30, scores=(3.0, None, 3.0)))
     assert not before_best(numbered(10, 20, scores=(None, None)))
 
