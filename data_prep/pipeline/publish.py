@@ -90,7 +90,7 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
             if absent:
                 card.notes = [*(card.notes or ()), f"symbols that the training text lacks: {', '.join(absent)}"]
         others = [name for name in card.sentences or {} if name != "train"]
-        if not card.tags and (swapped := [name for name in others if _is_swapped(out, name, pipeline.languages)]):
+        if swapped := [] if card.tags else _swapped(out, others, pipeline.languages):
             card.notes = [
                 *(card.notes or ()),
                 f"sets whose sides look swapped, compared with the training set: {', '.join(swapped)}",
@@ -113,11 +113,11 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
     card.save(out)
 
 
-def _is_swapped(folder: Path, name: str, languages: Sequence[str]) -> bool:
-    """Return whether the tokens of each side of a set are likelier among the training tokens of the other side."""
+def _swapped(folder: Path, names: Sequence[str], languages: Sequence[str]) -> list[str]:
+    """Return the sets in which each side's tokens are likelier among the training tokens of the other side."""
     entries = [Dictionary.load(folder / dictionary_file(language)).symbols for language in languages]
     if entries[0] != entries[1]:  # of no joint dictionary
-        return False
+        return []
 
     def counts(of_set: str) -> NDArray[Any]:
         stems = [folder / f"{of_set}.{'-'.join(languages)}.{language}" for language in languages]
@@ -125,9 +125,10 @@ def _is_swapped(folder: Path, name: str, languages: Sequence[str]) -> bool:
 
     probabilities = counts("train") + 1.0
     probabilities /= probabilities.sum(axis=1, keepdims=True)
-    given = counts(name)
-    likelihoods = given @ np.log(probabilities).T  # of both sides under both
-    return bool((likelihoods[[0, 1], [1, 0]] - likelihoods[[0, 1], [0, 1]] > MARGIN * given.sum(axis=1)).all())
+    logarithms = np.log(probabilities)
+    gains = logarithms[::-1] - logarithms  # of each token, on each side, by going to the other one
+    given = {name: counts(name) for name in names}
+    return [name for name, of_set in given.items() if ((of_set * gains).sum(1) > MARGIN * of_set.sum(1)).all()]
 
 
 def _occurrences(folder: Path, stem: str, language: str, symbols: Sequence[str]) -> dict[str, int]:

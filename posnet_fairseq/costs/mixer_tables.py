@@ -206,18 +206,17 @@ def _show_list(options: argparse.Namespace) -> None:
 
 def _show_mixer(options: argparse.Namespace, mixer: type[TokenMixer]) -> None:
     text = inspect.cleandoc(mixer.__doc__ or "")
-    costs, table, _, remark = _of_layers(options, [mixer.name]) if mixer.places else ([{}], [], None, "")
+    report = _of_layers(options, [mixer.name]) if mixer.places else None
     if options.json:
         formula, paper = summary(mixer)
         names: Row = {"mixer": mixer.name, "architectures": [f"{mixer.arch}_{size}" for size in SIZES if mixer.places]}
         about = {"formula": formula, "paper": paper, "description": text, "places": list(mixer.places)}
-        _print_json(names | about | costs[0])
+        _print_json(names | about | (report[0][0] if report else {}))
         return
     _print_text(f"{mixer.name} (--arch {mixer.arch}_{{{','.join(SIZES)}}})" if mixer.places else mixer.name)
     _print_text(re.sub(r"(?<=\S)\n(?=\S)", " ", text))  # the terminal has lines of its own
-    if table:
-        _print_table(options, table)
-        _print_text(remark)
+    if report:
+        _print_report(options, report)
     more = "--options" if mixer.places else "--grid 14x14"
     _print_text(f"Places: {', '.join(mixer.places) or 'grids alone'}. More: posnet-mixers {mixer.name} {more}")
 

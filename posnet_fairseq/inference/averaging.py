@@ -17,7 +17,7 @@ from posnet_fairseq.inference.stored_energies import has_tables
 from posnet_fairseq.inference.vocabularies import data_folder, languages_of
 from posnet_fairseq.inference.weights import refuse_not_finite
 from posnet_fairseq.shared.errors import UsageError, counted
-from posnet_fairseq.shared.selection import best_and_following
+from posnet_fairseq.shared.selection import best_and_following, index_of_best
 
 # checkpoint3.pt (an epoch) and checkpoint_3_1500.pt (updates), but not their copies such as checkpoint_best.pt.
 _NUMBERED = re.compile(r"checkpoint(\d+|_\d+_\d+)\.pt")
@@ -168,14 +168,13 @@ def lost_best(run: Sequence[SavedCheckpoint], best: SavedCheckpoint | None) -> s
 
 
 def before_best(chosen: Sequence[SavedCheckpoint]) -> list[str]:
-    """Return a sentence if checkpoints before the best one are averaged, too."""
-    scored = [(each.valid * (-1 if each.maximize else 1), i) for i, each in enumerate(chosen) if each.valid is not None]
-    place = min(scored, default=(0, 0))[1]
-    if not place:
+    """Return a sentence if checkpoints before the best one are averaged, too, which is not the last of the run."""
+    place = index_of_best([each.valid for each in chosen], any(each.maximize for each in chosen))
+    after = len(chosen) - 1 - (place or 0)
+    if not place or not after:
         return []
-    after, best = len(chosen) - 1 - place, chosen[place].path
-    followed = counted(after, "checkpoint") if after else "no checkpoint"
-    return [f"the best checkpoint, {best}, is followed by {followed}: the last {len(chosen)} are averaged."]
+    followed = f"{chosen[place].path}, is followed by {counted(after, 'checkpoint')}"
+    return [f"the best checkpoint, {followed}: the last {len(chosen)} are averaged."]
 
 
 def choose(run: Sequence[SavedCheckpoint], number: int) -> list[SavedCheckpoint]:

@@ -67,6 +67,7 @@ def test_checkpoints_before_the_best_one_are_noticed():
     assert note.startswith("the best checkpoint, checkpoint_1_20.pt, is followed by 1 checkpoint: the last 3 are")
     assert not before_best(numbered(10, 20, 30, scores=(3.0, None, 3.0)))
     assert not before_best(numbered(10, 20, scores=(None, None)))
+    assert not before_best(numbered(10, 20, scores=(4.0, 3.0)))  # the training ended with the best one
 
 
 def test_data_that_was_moved_are_the_same(tmp_path):
