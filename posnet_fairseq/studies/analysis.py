@@ -114,9 +114,13 @@ class Analysis:
 
     @cached_property
     def baseline_seconds(self) -> float | None:
-        """CPU seconds of an update of the first baseline, the median of what was measured after all runs, or None."""
-        costs = [run.training.cost for run in chain.from_iterable(self.results.values())]
-        return median([cost.other_seconds for cost in costs if cost]) if any(costs) else None
+        """CPU seconds of an update of the first baseline, the median of its own runs, or None.
+
+        Runs of other systems measured it as well, each on its own machine: these count if it has no runs here.
+        """
+        runs = self.results.get(self.study.baselines[0]) or chain.from_iterable(self.results.values())
+        known = [run.training.cost.other_seconds for run in runs if run.training.cost]
+        return median(known) if known else None
 
     def seconds_per_update(self, system: str) -> float | None:
         """Return CPU seconds of an update, without validations and checkpoints, as if on one machine, None if unknown.

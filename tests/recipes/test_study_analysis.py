@@ -113,6 +113,17 @@ def test_the_last_point_of_the_shortest_course_is_in_the_table(found):
     assert found.perplexity_after("good", 1.01 * found.least_cpu_seconds) is None
 
 
+def test_a_slow_machine_of_another_system_changes_no_cpu_seconds(found):
+    """They are as on the machines of the first baseline; if it has no runs, as on those of the others."""
+    before = [found.cpu_seconds(system) for system in QUALITY]
+    for run in found.results["good"]:
+        run.training.cost.other_seconds = 1.0
+    again = Analysis(found.study, found.results)
+    assert [again.cpu_seconds(system) for system in QUALITY] == before
+    alone = Analysis(found.study, {"good": found.results["good"]})
+    assert alone.cpu_seconds("good") == pytest.approx(2 * found.cpu_seconds("good"))
+
+
 def test_a_system_of_unknown_cost_has_gaps(found, tmp_path):
     """As after a training on several processes."""
     found.results["good"][0].training.cost = None
