@@ -13,7 +13,7 @@ from torch import Tensor
 from posnet_fairseq.ops.derivatives import once_differentiable
 from posnet_fairseq.ops.dtypes import float_type
 from posnet_fairseq.ops.host_sync import may_look_at
-from posnet_fairseq.ops.linear import multiply
+from posnet_fairseq.ops.linear import multiply, onednn_is_faster
 
 MIN_CHUNK = 256  # tokens; with 512, CPUs take up to 8% longer
 MAX_CHUNKS = 16  # each one reads and writes the whole gradient of the weight
@@ -87,8 +87,9 @@ class _OutputLoss(torch.autograd.Function):
         words, width = weight.shape
         size = max(MIN_CHUNK, -(-len(targets) // MAX_CHUNKS))
         # Unless it would be larger than the scores, each chunk computes its own weight gradient, which is added up
-        # transposed, in the layout of the product.
-        is_apart = width <= min(size, len(targets))
+        # transposed, in the layout of the product. MKL adds while it multiplies, in 0.7 to 0.9 of the time.
+        adds = features.device.type == "cpu" and features.dtype == wide and not onednn_is_faster()
+        is_apart = not adds and width <= min(size, len(targets))
         ctx.weight_grad = None
         if for_weight:
             shape = (width, words) if is_apart else (words, width)

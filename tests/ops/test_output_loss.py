@@ -40,9 +40,11 @@ def with_padding(*arguments):
     return module.OutputLoss(*module._OutputLoss.apply(*arguments, False, True))
 
 
+@pytest.mark.parametrize("library", ["oneDNN", "MKL"])
 @pytest.mark.parametrize("of_chunks", [output_loss, with_padding])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_sums_and_gradients_are_those_of_all_scores_at_once(smoothing, of_chunks):
+def test_sums_and_gradients_are_those_of_all_scores_at_once(monkeypatch, smoothing, of_chunks, library):
+    monkeypatch.setattr(module, "onednn_is_faster", lambda: library == "oneDNN")
     features, weight, targets = tensors()
     found = of_chunks(features, weight, targets, smoothing, PADDING)
     expected = at_once(features, weight, targets, smoothing)
@@ -111,9 +113,11 @@ def test_float16_has_a_finite_gradient_of_a_frequent_word(monkeypatch, width):
     torch.testing.assert_close(gradient.float(), expected, rtol=2e-3, atol=0)
 
 
+@pytest.mark.parametrize("library", ["oneDNN", "MKL"])
 @pytest.mark.parametrize(("tokens", "words", "width"), [(1200, 3000, 192), (3400, 8000, 64)])
-def test_a_quarter_of_the_memory(monkeypatch, tokens, words, width):
+def test_a_quarter_of_the_memory(monkeypatch, tokens, words, width, library):
     monkeypatch.undo()
+    monkeypatch.setattr(module, "onednn_is_faster", lambda: library == "oneDNN")
     features, weight, targets = tensors(torch.float32, tokens, words, width)
 
     def peak(loss):
