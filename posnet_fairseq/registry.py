@@ -5,13 +5,14 @@ import inspect
 import re
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from posnet_fairseq.shared.errors import UsageError, nearest
 
 _MIXERS: dict[str, Any] = {}
 _BASE = "posnet_fairseq.mixers.bases.token_mixer.TokenMixer"  # by name: mixers import this module
-_of_models: set[str] = set()  # options that models have besides those of mixers
+_of_others: set[str] = set()  # options of models, fairseq-train and build_mixer besides those of mixers
 # The mixers whose options and architectures fairseq's parsers have, once these are made.
 _parsed: dict[str, Any] | None = None
 
@@ -19,8 +20,8 @@ _parsed: dict[str, Any] | None = None
 def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]:
     """Class decorator that registers a token mixer, at any time; one of the same name and module is replaced.
 
-    A warning says that a mixer is missing in fairseq's own commands: their architectures and flags are made once in a
-    process, when :mod:`posnet_fairseq.models` is imported.
+    A warning says that a class of another name is replaced, or that a mixer is missing in fairseq's own commands: their
+    architectures and flags are made once in a process, when :mod:`posnet_fairseq.models` is imported.
 
     Args:
         name: what options call it (``--encoder-self-mixer NAME``).
@@ -28,8 +29,8 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
 
     Raises:
         ValueError: the name is no text of lower-case letters, digits and _, or is that of a mixer of another module, or
-            that of its architectures or one of its options is another mixer's or the models' already, or the class is
-            no TokenMixer, or declares places or options that no mixer can have.
+            that of its architectures or one of its options is another mixer's, the models' or fairseq-train's already,
+            or the class is no TokenMixer, or declares places or options that no mixer can have.
     """
 
     if not isinstance(name, str) or not re.fullmatch("[a-z][a-z0-9_]*", name):
@@ -55,6 +56,7 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
             raise ValueError(f"mixer {name!r}: places {cls.places!r} of {owner}: give a tuple of {base.places}")
         if "__dataclass_fields__" not in vars(cls.Config) and inspect.get_annotations(cls.Config):
             raise ValueError(f"mixer {name!r}: {owner}.Config must be a @dataclass")
+        _check_types(cls.Config, owner)
         try:
             cls.Config(**cls.arch_options)
         except (TypeError, ValueError, UsageError) as error:
@@ -64,8 +66,13 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
             theirs = known.get(field.name, field)
             if (theirs.type, theirs.metadata) != (field.type, field.metadata):
                 raise ValueError(f"option {field.name!r}: {owner} declares it differently than another mixer")
-            if field.name in _of_models:
-                raise ValueError(f"option {field.name!r}: {owner} declares it, and models have it already")
+            if field.name in _of_others:
+                raise ValueError(
+                    f"option {field.name!r}: {owner} declares it, and models, fairseq-train or build_mixer have it "
+                    "already. Give it another name"
+                )
+        if other is not None and other.__qualname__ != cls.__qualname__:
+            warnings.warn(f"mixer {name!r}: {owner} replaces {other.__qualname__} of the same module", stacklevel=2)
         if _MIXERS is _parsed:
             warnings.warn(
                 f"mixer {name!r}: {owner} comes too late for fairseq's own commands in this process: their "
@@ -79,6 +86,27 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
         return cls
 
     return register
+
+
+def _check_types(config: type, owner: str) -> None:
+    """Refuse options whose values a command line cannot give; types that are texts become those that they name."""
+    options = dataclasses.fields(config)
+    if any(isinstance(option.type, str) for option in options):  # as with `from __future__ import annotations`
+        try:
+            named = get_type_hints(config)
+        except NameError as error:
+            raise ValueError(f"options of {owner}: their types are not found: {error}") from error
+        for option in options:
+            option.type = named[option.name]
+    for option in options:
+        union = get_origin(option.type) in (Union, UnionType)
+        kinds = [kind for kind in (get_args(option.type) if union else (option.type,)) if kind is not type(None)]
+        texts = get_origin(kinds[0]) is Literal and all(isinstance(value, str) for value in get_args(kinds[0]))
+        if len(kinds) != 1 or not (texts or kinds[0] in (bool, int, float, str)):
+            raise ValueError(
+                f"option {option.name!r}: {owner} declares the type {option.type}: give bool, int, float, str or a "
+                "Literal of texts, with '| None' where there may be no value"
+            )
 
 
 def mixer_names(on_grids: bool = False, place: str | None = None) -> list[str]:
@@ -112,10 +140,13 @@ def option_fields(without: str | None = None) -> dict[str, dataclasses.Field]:
 
 
 def reserve_options(names: Iterable[str]) -> None:
-    """Refuse mixers that declare one of the options `names`, which models have."""
-    _of_models.update(names)
-    if clashes := _of_models & option_fields().keys():
-        raise ValueError(f"mixers declare options that the model has already: {', '.join(sorted(clashes))}")
+    """Refuse mixers that declare one of the options `names`, which models, fairseq-train or build_mixer have."""
+    _of_others.update(names)
+    if clashes := _of_others & option_fields().keys():
+        raise ValueError(
+            "mixers declare options that models, fairseq-train or build_mixer have already: "
+            f"{', '.join(sorted(clashes))}. Give them other names"
+        )
 
 
 def parsers_are_made() -> None:

@@ -154,7 +154,7 @@ def option_rows(mixer: type[TokenMixer]) -> Iterator[tuple[str, str, str, str]]:
         values = _values(field)
         if field.name == "position_embedding" and mixer.reads_positions:
             values = values.replace(" | none", "")
-        yield flag(field.name), values, _default(mixer, field, defaults), field.metadata["help"]
+        yield flag(field.name), values, _default(mixer, field, defaults), field.metadata.get("help", "")
 
 
 def _values(field: dataclasses.Field) -> str:

@@ -8,10 +8,12 @@ import dataclasses
 from typing import Any, Literal, Optional, get_args, get_origin
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.registry import REGISTRIES
 from omegaconf import II
 
 from posnet_fairseq.mixers.bases.mixer_options import plain_type
-from posnet_fairseq.registry import parsers_are_made
+from posnet_fairseq.registry import parsers_are_made, reserve_options
 from posnet_fairseq.transformer.model_options import language_model_fields, translation_model_fields
 
 
@@ -30,6 +32,11 @@ def _as_fairseq_has_it(option: dataclasses.Field) -> tuple[str, Any, Any]:
 def _config(name: str, options: Any) -> type:
     return dataclasses.make_dataclass(name, map(_as_fairseq_has_it, options), bases=(FairseqDataclass,))
 
+
+# Of two flags of one name, fairseq's parser has the first one, without a word.
+for _group in ("common", "distributed_training", "dataset", "optimization", "checkpoint", "ema"):
+    reserve_options(_option.name for _option in dataclasses.fields(getattr(FairseqConfig(), _group)))
+reserve_options(["arch", "task", *REGISTRIES])
 
 MixerTransformerConfig: Any = _config("MixerTransformerConfig", translation_model_fields())
 MixerLanguageModelConfig: Any = _config("MixerLanguageModelConfig", language_model_fields())

@@ -49,6 +49,34 @@ def the_length_ratio_is_read_as_declared(mixer: TokenMixer) -> None:
     assert torch.equal(*results) != declared, f"reads_length_ratio is {declared}, and results say otherwise"
 
 
+def vectors_are_read_as_declared(mixer: TokenMixer) -> None:
+    """Without `reads_positions` and `reads_memory_positions`, models pass no vectors of positions."""
+    query, memory, arguments = call(mixer)
+    kinds = {"positions": mixer.reads_positions, "memory_positions": mixer.reads_memory_positions}
+    result = mixer(query, memory, **arguments)
+    for kind in [kind for kind, declared in kinds.items() if not declared]:
+        try:
+            without = mixer(query, memory, **arguments | {kind: None})
+        except Exception as error:
+            raise AssertionError(f"reads_{kind} is False, and without {kind} it fails: {error}") from error
+        assert torch.equal(without, result), f"reads_{kind} is False, and results depend on {kind}"
+
+
+def hidden_pairs_are_not_mixed(mixer: TokenMixer) -> None:
+    """With `attn_mask`, if a mixer takes it: results of queries from which no token is hidden do not change."""
+    if not mixer.hides_pairs:
+        return
+    query, memory, arguments = call(mixer)
+    mask = torch.zeros(query.size(1), memory.size(1), dtype=torch.bool)
+    mask[2, 1] = True
+    mixed, masked = (mixer(query, memory, **arguments, attn_mask=hidden) for hidden in (None, mask))
+    changed = [n for n in range(query.size(1)) if not torch.allclose(mixed[:, n], masked[:, n], **CLOSE)]
+    assert changed == [2], (
+        f"attn_mask hides a token from query 2, and results of these change: {changed}. Heed `hidden`, or set "
+        "hides_pairs = False"
+    )
+
+
 def padding_changes_nothing(mixer: TokenMixer) -> None:
     """The result for a padded sentence equals that for the sentence by itself."""
     if mixer.place == "decoder":

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.autograd.function import once_differentiable
 
+from posnet_fairseq.mixers.aposnet import APosNet
 from posnet_fairseq.mixers.bases import position_based, token_mixer
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
@@ -283,6 +284,23 @@ class Breakage:
         monkeypatch.setattr(TokenMixer, "project_values", lambda self, x: _rounded(value(self, x)))
 
     @staticmethod
+    def declaring_no_vectors(monkeypatch):
+        monkeypatch.setattr(APosNet, "reads_positions", False)
+
+    @staticmethod
+    def declaring_no_vectors_of_the_memory(monkeypatch):
+        monkeypatch.setattr(APosNet, "reads_memory_positions", False)
+
+    @staticmethod
+    def ignoring_hidden_pairs(monkeypatch):
+        forward = TokenMixer.forward
+
+        def see_all(self, *arguments, attn_mask=None, **others):
+            return forward(self, *arguments, **others)
+
+        monkeypatch.setattr(TokenMixer, "forward", see_all)
+
+    @staticmethod
     def claiming_a_state_of_constant_size(monkeypatch):
         monkeypatch.setattr(Shaw, "constant_state", True)
 
@@ -312,6 +330,9 @@ BROKEN = [
     ("lightconv", "encoder", "with_a_table_of_one_dimension_less", "energies_have_tables_of_their_shape"),
     ("lightconv", "decoder", "without_energies", "energies_have_tables_of_their_shape"),
     ("shaw", "cross", "declaring_no_length_ratio", "the_length_ratio_is_read_as_declared"),
+    ("aposnet", "encoder", "declaring_no_vectors", "vectors_are_read_as_declared"),
+    ("aposnet", "cross", "declaring_no_vectors_of_the_memory", "vectors_are_read_as_declared"),
+    ("shaw", "decoder", "ignoring_hidden_pairs", "hidden_pairs_are_not_mixed"),
     ("attention", "encoder", "dropping_in_training_only", "retained_dropout_is_that_of_training"),
     ("attention", "cross", "dropping_in_training_only", "hypotheses_drop_weights_of_their_own"),
     ("gla", "encoder", "differentiable_once", "second_derivatives_are_right_or_refused"),

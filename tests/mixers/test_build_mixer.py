@@ -1,5 +1,6 @@
 """``posnet_fairseq.build_mixer``: a mixer in any PyTorch model."""
 
+import copy
 import dataclasses
 import functools
 
@@ -205,6 +206,28 @@ def test_vectors_of_positions_have_the_width_of_tokens(vectors):
         mixer.init_state(2, x, memory_positions=vectors)
     with pytest.raises(UsageError, match=r"^positions of the shape"):
         mixer.step(x[:, :1], mixer.init_state(2, x), positions=vectors)
+
+
+@pytest.mark.parametrize("name", ["rposnet", "shaw", "mamba2", "linear_attention"])
+@pytest.mark.parametrize("place", ["decoder", "cross"])
+def test_a_copied_state_with_gradients_goes_on_by_itself(name, place):
+    if place not in get_mixer(name).places:
+        return
+    mixer = posnet.build_mixer(name, 8, 2, 16, causal=place == "decoder", cross_attention=place == "cross")
+    tokens, memory = torch.randn(3, 2, 1, 8), torch.randn(2, 5, 8, requires_grad=True) * 2
+    begin = {"memory": memory} if place == "cross" else {}
+    states = [mixer.init_state(2, **begin) for _ in range(2)]
+    states.append(copy.copy(states[1]))  # before the first step, too
+    for state in states:
+        mixer.step(tokens[0], state)
+    forked = copy.copy(states[0])
+    mixer.step(tokens[1], forked)
+    expected = mixer.step(tokens[2], states[1])
+    assert expected.requires_grad
+    for state in (states[0], states[2]):
+        torch.testing.assert_close(mixer.step(tokens[2], state), expected)
+    (gradient,) = torch.autograd.grad(mixer.step(tokens[2], forked).sum(), mixer.out_proj.weight)
+    assert gradient.any()
 
 
 def test_a_state_says_where_it_is():

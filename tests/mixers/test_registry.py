@@ -1,11 +1,13 @@
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
 
 import posnet_fairseq as posnet
 from posnet_fairseq import registry
+from posnet_fairseq.costs.mixer_tables import option_rows
 from posnet_fairseq.mixers.attention import Attention
 from posnet_fairseq.mixers.bases import Options, option
 from posnet_fairseq.mixers.bases.mixer_options import configure
@@ -123,13 +125,56 @@ def test_an_option_means_the_same_everywhere(clean_registry):
         register_mixer("other")(type("Other", (Attention,), {"Config": Config}))
 
 
-def test_mixers_have_no_options_of_models(clean_registry):
-    @dataclass
-    class Config(Options):
-        encoder_layers: int = option("of the model, too", default=3)
+@pytest.mark.parametrize("name", ["encoder_layers", "seed", "lr", "arch", "max_positions"])
+def test_mixers_have_no_options_of_models_fairseq_train_and_build_mixer(clean_registry, name):
+    config = make_dataclass("Config", [(name, int, option("of others, too", default=3))], bases=(Options,))
+    with pytest.raises(ValueError, match=rf"'{name}': .*Other declares it, and models, fairseq-train or build_mixer"):
+        register_mixer("other")(type("Other", (Attention,), {"Config": config}))
 
-    with pytest.raises(ValueError, match=r"'encoder_layers': .*Other declares it, and models have it already"):
-        register_mixer("other")(type("Other", (Attention,), {"Config": Config}))
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        (Literal[1, 2], 1),
+        (list, None),
+        (tuple[int, int], None),
+        (int | str, 1),
+        (Literal["a"] | int, 1),
+        (dict | None, None),
+    ],
+)
+def test_options_have_types_that_a_command_line_can_give(clean_registry, kind, default):
+    config = make_dataclass(
+        "Config", [("other_size", kind, option("of another type", default=default))], bases=(Options,)
+    )
+    with pytest.raises(ValueError, match=r"'other_size': .*Other declares the type .*: give bool, int, float, str or"):
+        register_mixer("other")(type("Other", (Attention,), {"Config": config}))
+
+
+def test_types_may_be_texts(clean_registry):
+    """As after `from __future__ import annotations`."""
+    config = make_dataclass(
+        "Config", [("part", "float | None", option("p", default=0.5, limits=(0, 1)))], bases=(Options,)
+    )
+    register_mixer("other")(type("Other", (Attention,), {"Config": config}))
+    assert configure(config, {"part": "0.25"}).part == 0.25
+    with pytest.raises(UsageError, match=r"--part 2\.0: give 0 or more, and at most 1"):
+        configure(config, {"part": 2.0})
+    config = make_dataclass("Config", [("part", "Unknown", option("p", default=0.5))], bases=(Options,))
+    with pytest.raises(ValueError, match="types are not found: name 'Unknown' is not defined"):
+        register_mixer("another")(type("Another", (Attention,), {"Config": config}))
+
+
+def test_a_class_of_another_name_is_replaced_with_a_warning(clean_registry):
+    register_mixer("other")(type("First", (Attention,), {}))
+    with pytest.warns(UserWarning, match="mixer 'other': .*Second replaces First of the same module"):
+        register_mixer("other")(type("Second", (Attention,), {}))
+
+
+def test_options_need_no_help(clean_registry):
+    config = make_dataclass("Config", [("plain_width", int, field(default=3))], bases=(Options,))
+    mixer = register_mixer("other")(type("Other", (Attention,), {"Config": config}))
+    assert next(iter(option_rows(mixer))) == ("--plain-width", "a whole number", "3", "")
 
 
 def late(default, **attributes):

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import fields
+from inspect import signature
 from numbers import Integral
 from typing import Any
 
@@ -9,7 +10,7 @@ from posnet_fairseq.mixers.bases.mixer_options import configure
 from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings
 from posnet_fairseq.mixers.bases.positions import POSITION_EMBEDDINGS, Positions
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.registry import get_mixer, mixer_names, reserve_options
 from posnet_fairseq.shared.errors import UsageError, called_from_python, nearest
 from posnet_fairseq.shared.schema import check_choice
 
@@ -128,6 +129,9 @@ def build_mixer(
         if reads_memory_positions:
             mixer.own_memory_positions = Positions(kind, settings.max_positions, settings.memory_dim, **shared)
     return mixer
+
+
+reserve_options(name for name, each in signature(build_mixer).parameters.items() if each.kind is not each.VAR_KEYWORD)
 
 
 def _of_single_mixers(cls: type[TokenMixer], config: type) -> dict[str, Any]:

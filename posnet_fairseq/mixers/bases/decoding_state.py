@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import torch
@@ -67,7 +68,10 @@ class DecodingState:
 
     def __copy__(self) -> "DecodingState":
         """Return a whole copy: rows are overwritten, so that no two states may share them."""
-        return copy.deepcopy(self)
+        held = chain.from_iterable(of.values() if isinstance(of, dict) else [of] for of in vars(self).values())
+        # Results of a graph can be cloned, but not copied deeply.
+        clones = {id(x): x.clone() for x in held if isinstance(x, Tensor) and x.grad_fn is not None}
+        return copy.deepcopy(self, clones)
 
     def shared_copy(self) -> "DecodingState":
         """Return a copy that shares all tensors, for :meth:`select`, which replaces them."""
