@@ -127,7 +127,7 @@ def multi30k():
     marks = {name: "".join(re.findall("†[↑↓]", cells[0])) for name, cells in bleu.items()}
     assert {name: mark for name, mark in marks.items() if mark} == {"`rope`": "†↑", "`gaussiannet`": "†↓"}
     others = [(name, place) for name, cells in bleu.items() for place in (1, 2) if "†" in cells[place]]
-    assert others == [("`rposnet`", 1), ("`gaussiannet`", 2)]
+    assert others == [("`rposnet`", 1), ("`mamba2_hybrid`", 1), ("`gaussiannet`", 2)]
     worse = [{name[1:-1] for name, cells in bleu.items() if "‡↓" in cells[place]} for place in range(3)]
     on_2016 = {"gaussiannet", "retention", "ssru_decoder", "gated_deltanet", "mamba2_hybrid"}
     assert worse == [on_2016, {"gaussiannet"}, {"gaussiannet", "rposnet_ungated"}]
@@ -135,7 +135,6 @@ def multi30k():
     of_bleu, of_all = counted["`transformer_pos`", "BLEU"], counted["all", ""]
     yield f"{of_bleu['p ≤ .05']} of {of_bleu['tests']} tests (by chance: {round(number(of_bleu['by chance']))})"
     assert of_bleu["after Holm's correction"] == "0"
-    assert all("†↑" in cell for cell in scores("multi30k", "chrF")["`rope`"])
     yield f"Of {of_all['tests']} tests of BLEU and chrF against the two baselines, {of_all['p ≤ .05']} are significant"
     yield f"{round(number(of_all['by chance']))} would be by chance"
     differences = {name: number(first) - number(bleu["`transformer_pos`"][0]) for name, (first, *_) in bleu.items()}
