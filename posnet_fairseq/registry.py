@@ -101,8 +101,9 @@ def _check_types(config: type, owner: str) -> None:
     for option in options:
         union = get_origin(option.type) in (Union, UnionType)
         kinds = [kind for kind in (get_args(option.type) if union else (option.type,)) if kind is not type(None)]
-        texts = get_origin(kinds[0]) is Literal and all(isinstance(value, str) for value in get_args(kinds[0]))
-        if len(kinds) != 1 or not (texts or kinds[0] in (bool, int, float, str)):
+        kind = kinds[0] if len(kinds) == 1 else None
+        texts = get_origin(kind) is Literal and all(isinstance(value, str) for value in get_args(kind))
+        if not (texts or kind in (bool, int, float, str)):
             raise ValueError(
                 f"option {option.name!r}: {owner} declares the type {option.type}: give bool, int, float, str or a "
                 "Literal of texts, with '| None' where there may be no value"

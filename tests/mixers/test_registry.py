@@ -141,6 +141,7 @@ def test_mixers_have_no_options_of_models_fairseq_train_and_build_mixer(clean_re
         (int | str, 1),
         (Literal["a"] | int, 1),
         (dict | None, None),
+        (type(None), None),
     ],
 )
 def test_options_have_types_that_a_command_line_can_give(clean_registry, kind, default):
