@@ -34,8 +34,9 @@ def _config(name: str, options: Any) -> type:
 
 
 # Of two flags of one name, fairseq's parser has the first one, without a word.
+_theirs = FairseqConfig()
 for _group in ("common", "distributed_training", "dataset", "optimization", "checkpoint", "ema"):
-    reserve_options(_option.name for _option in dataclasses.fields(getattr(FairseqConfig(), _group)))
+    reserve_options(_option.name for _option in dataclasses.fields(getattr(_theirs, _group)))
 reserve_options(["arch", "task", *REGISTRIES])
 
 MixerTransformerConfig: Any = _config("MixerTransformerConfig", translation_model_fields())

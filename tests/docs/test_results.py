@@ -135,6 +135,7 @@ def multi30k():
     of_bleu, of_all = counted["`transformer_pos`", "BLEU"], counted["all", ""]
     yield f"{of_bleu['p ≤ .05']} of {of_bleu['tests']} tests (by chance: {round(number(of_bleu['by chance']))})"
     assert of_bleu["after Holm's correction"] == "0"
+    assert all("†↑" in cell for cell in scores("multi30k", "chrF")["`rope`"])
     yield f"Of {of_all['tests']} tests of BLEU and chrF against the two baselines, {of_all['p ≤ .05']} are significant"
     yield f"{round(number(of_all['by chance']))} would be by chance"
     differences = {name: number(first) - number(bleu["`transformer_pos`"][0]) for name, (first, *_) in bleu.items()}
