@@ -52,7 +52,7 @@ def build(
 
 
 class Cost(NamedTuple):
-    """Parameters of a model, and multiplications of a self-attention in its encoder for one sentence.
+    """Parameters of a model, and multiplications of a mixer for one sentence: the encoder's, if it may stand there.
 
     Where the mixers of its layers differ, their mean, without a formula.
     """
@@ -76,10 +76,10 @@ def costs(mixer: str, size: str, words: int, length: int) -> tuple[Cost, Cost]:
     with NoRandomNumbers():
         model = build(mixer, size, words, device=device, encoder_layers=built, decoder_layers=built)
     more = SIZES[size].layers - built
-    trained = stored = _cost(model, length, more)
+    trained = stored = _cost(model, mixer, length, more)
     if mixers_with_energies(model):
         precompute(model)
-        stored = _cost(model, length, more)
+        stored = _cost(model, mixer, length, more)
     return trained, stored._replace(formula=get_mixer(mixer).stored_operations_formula or trained.formula)
 
 
@@ -117,10 +117,10 @@ def _different_layers(mixer: str, size: str) -> int:
     return int(min(shape.layers, 1 + max(first, default=0)))
 
 
-def _cost(model: Transformer, length: int, more: int) -> Cost:
-    """Return the cost of a model that has `more` layers on each side, like the last."""
+def _cost(model: Transformer, name: str, length: int, more: int) -> Cost:
+    """Return the cost of a model of a mixer that has `more` layers on each side, like the last."""
     encoder, decoder = model.encoder.layers, model.decoder.layers
-    mixer: Any = encoder[0].self_attn
+    mixer = next(module for module in model.modules() if isinstance(module, get_mixer(name)))
     others = more * (parameter_count(encoder[-1]) + parameter_count(decoder[-1]))
     return Cost(parameter_count(model) + others, mixer.operations_formula, multiplications(mixer, length))
 

@@ -10,13 +10,13 @@ from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.testing import gradient_laws, mixer_laws, refusals, step_laws
+from posnet_fairseq.testing import full_pass_laws, gradient_laws, mixer_laws, refusals, step_laws
 
 __all__ = ["check_mixer"]
 
 LAWS = [
     law
-    for module in (mixer_laws, step_laws, refusals, gradient_laws)
+    for module in (full_pass_laws, step_laws, mixer_laws, refusals, gradient_laws)
     for name, law in vars(module).items()
     if inspect.isfunction(law) and law.__module__ == module.__name__ and not name.startswith("_")
 ]
@@ -29,7 +29,7 @@ def check_mixer(name: str, **options: Any) -> None:
     as for :func:`posnet_fairseq.build_mixer`.
 
     Raises:
-        AssertionError: a law is broken; the text names it, the place and the gate.
+        AssertionError: a law is broken; the text names it, the place and the gate, and says what holds.
         UsageError: there is no such mixer, it mixes grids only, or it does not take these options with any gate.
     """
     places = get_mixer(name).places
@@ -50,7 +50,8 @@ def check_mixer(name: str, **options: Any) -> None:
                 try:
                     law(_build(name, place, gate, options))
                 except Exception as error:
-                    raise AssertionError(f"{name}, {place}, gate {gate}: {law.__name__}: {error}") from error
+                    about = inspect.getdoc(law)
+                    raise AssertionError(f"{name}, {place}, gate {gate}: {law.__name__}: {error}\n{about}") from error
 
 
 def _build(name: str, place: str, gate: str, options: dict[str, Any]) -> TokenMixer:

@@ -41,16 +41,19 @@ def options_of(mixer: str, size: str, max_positions: int, **options: Any) -> Nam
     `mixer` is the name of one, or names for each layer of both sides, such as ``lightconv,lightconv,attention``.
     """
     positions = {"max_source_positions": max_positions, "max_target_positions": max_positions}
-    mixers = {"encoder_self_mixer": mixer, "decoder_self_mixer": _in_decoder(mixer)} if "," in mixer else {}
+    mixers = _self_mixers(mixer) if "," in mixer else {}
     cfg = Namespace(**({"share_all_embeddings": True} | positions | mixers | options))
     apply_arch(cfg, "attention" if mixers else mixer, size)
     return cfg
 
 
-def _in_decoder(mixers: str) -> str:
-    """Return mixers with attention for those that cannot stand in the decoder (FourierNet)."""
-    names = listed("mixers", mixers)
-    return ",".join(name if "decoder" in get_mixer(name).places else "attention" for name in names)
+def _self_mixers(mixers: str) -> dict[str, str]:
+    """Return the options of both sides, with attention where a mixer cannot stand (FourierNet in the decoder)."""
+    kinds = [get_mixer(name) for name in listed("mixers", mixers)]
+    return {
+        f"{side}_self_mixer": ",".join(kind.name if side in kind.places else "attention" for kind in kinds)
+        for side in ("encoder", "decoder")
+    }
 
 
 def apply_arch(cfg: Any, mixer: str, size: str) -> None:
@@ -61,9 +64,9 @@ def apply_arch(cfg: Any, mixer: str, size: str) -> None:
     arch = f"{get_mixer(mixer).arch}_{size}"
     _check_task(cfg, "max_source_positions", f"{arch} is a translation model", "translation")
     shape = SIZES[size]
-    values: dict[str, Any] = {"encoder_self_mixer": mixer, "decoder_self_mixer": _in_decoder(mixer)}
-    values |= (
-        {"cross_mixer": "attention"}
+    values: dict[str, Any] = (
+        _self_mixers(mixer)
+        | {"cross_mixer": mixer if get_mixer(mixer).places == ("cross",) else "attention"}
         | shape.of_side("encoder")
         | shape.of_side("decoder")
         | {"activation_fn": "relu", "dropout": shape.dropout}

@@ -64,15 +64,15 @@ def test_files_of_the_repository_are_pages(site):
 
 def test_worked_example(monkeypatch):
     """The mixers of docs/adding-a-mixer.md, and a test."""
-    mixer, test, banded = documents.python("docs/adding-a-mixer.md")
+    mixer, test, *others = documents.python("docs/adding-a-mixer.md")
     # Without the example itself, which somebody may have tried here.
-    others = {name: kind for name, kind in registry._MIXERS.items() if name != "window"}
-    monkeypatch.setattr(registry, "_MIXERS", others)
+    monkeypatch.setattr(registry, "_MIXERS", {n: kind for n, kind in registry._MIXERS.items() if n != "window"})
     exec(compile(mixer, "window.py", "exec"), {"__name__": "window"})
-    module = types.ModuleType("kernel")
-    monkeypatch.setitem(sys.modules, "kernel", module)  # a law pickles mixers
-    exec(compile(banded, "kernel.py", "exec"), vars(module))
-    check_mixer("kernel")
+    for name, code in zip(("kernel", "decaying", "average"), others, strict=True):
+        module = types.ModuleType(name)
+        monkeypatch.setitem(sys.modules, name, module)  # a law pickles mixers
+        exec(compile(code, f"{name}.py", "exec"), vars(module))
+        check_mixer(name)
     assert "Eq" in registry.get_mixer("window").__doc__  # as tests/mixers/test_registry.py demands of every mixer
     found = {"__name__": "test_window"}
     exec(compile(test, "test_window.py", "exec"), found)

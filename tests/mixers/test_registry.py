@@ -7,15 +7,16 @@ import torch
 
 import posnet_fairseq as posnet
 from posnet_fairseq import registry
+from posnet_fairseq.costs.counting import costs
 from posnet_fairseq.costs.mixer_tables import option_rows
 from posnet_fairseq.mixers.attention import Attention
 from posnet_fairseq.mixers.bases import Options, option
 from posnet_fairseq.mixers.bases.mixer_options import configure
-from posnet_fairseq.mixers.bases.mixer_settings import PLACES
+from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS, PLACES
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer, mixer_names, register_mixer
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.transformer.architectures import archs
+from posnet_fairseq.transformer.architectures import archs, options_of
 from posnet_fairseq.transformer.model_options import translation_model_fields
 from support.checkpoints import checkpoint
 
@@ -67,6 +68,15 @@ def test_names_are_those_that_options_can_have(clean_registry, name):
     with pytest.raises(ValueError, match=r"^mixer name .*: give lower-case letters, digits and _, as in @register_"):
         register_mixer(name)
     assert name not in mixer_names()
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_architectures_have_attention_where_a_mixer_cannot_stand(clean_registry, place):
+    register_mixer("own")(type("Own", (Attention,), {"places": (place,)}))
+    chosen = options_of("own", "tiny", 128)
+    found = [getattr(chosen, option) for option in PLACE_OPTIONS.values()]
+    assert found == ["own" if each == place else "attention" for each in PLACE_OPTIONS]
+    assert costs("own", "tiny", 100, 20)[0] == costs("attention", "tiny", 100, 20)[0]
 
 
 def test_an_unknown_place_is_refused():
