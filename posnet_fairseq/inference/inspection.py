@@ -279,12 +279,14 @@ def _gates(mixer: TokenMixer, query: Tensor, memory: Tensor) -> tuple[Tensor, Te
     between = isinstance(mixer, OffsetMixer) and mixer.matrices.values is not None
     if gating is None or gating.gate_proj is None or gating.value_norm is None or between:
         return None, None
-    norm, v = gating.value_norm, gating.value_proj(memory[0])
+    # Layers that are packed for inference compute the activation, too.
+    product = getattr(gating.value_proj, "product", gating.value_proj)
+    norm, v = gating.value_norm, product(memory[0])
     z = F.gelu(v)
     share = torch.special.ndtr(v)  # Φ(v), where z = v Φ(v)
     scale = norm.weight * (z.var(dim=-1, unbiased=False, keepdim=True) + norm.eps).rsqrt()
     heads = (mixer.num_heads, -1)
-    gates = F.gelu(gating.gate_proj(query[0]))
+    gates = gating.activation(gating.gate_proj(query[0]))
     return gates.unflatten(-1, heads).float().cpu(), (scale * share).unflatten(-1, heads).float().cpu()
 
 

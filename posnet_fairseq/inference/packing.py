@@ -41,7 +41,11 @@ class PlainLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (..., in_features) to (..., out_features)."""
-        return self._activate(F.linear(_rounded(x, self._dtype), self.weight, self.bias))
+        return self._activate(self.product(x))
+
+    def product(self, x: Tensor) -> Tensor:
+        """Map as :meth:`forward` does, without what follows the layer."""
+        return F.linear(_rounded(x, self._dtype), self.weight, self.bias)
 
 
 class PackedLinear(nn.Module):
@@ -53,15 +57,21 @@ class PackedLinear(nn.Module):
     def __init__(self, linear: nn.Linear, activation: Activation = "none", dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self._dtype, self._activation = dtype, activation
-        self._algorithm = "none" if activation == "gelu" else ""  # by erf, not tanh
         self._weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach().to(dtype))
         self._bias = _copied_bias(linear, dtype)
         self._multiply: Any = torch.ops.mkldnn._linear_pointwise.default
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (..., in_features) to (..., out_features)."""
-        out = self._multiply(x.to(self._dtype), self._weight, self._bias, self._activation, [], self._algorithm)
-        return out.to(x.dtype)
+        return self._multiplied(x, self._activation)
+
+    def product(self, x: Tensor) -> Tensor:
+        """Map as :meth:`forward` does, without what follows the layer."""
+        return self._multiplied(x, "none")
+
+    def _multiplied(self, x: Tensor, activation: Activation) -> Tensor:
+        algorithm = "none" if activation == "gelu" else ""  # by erf, not tanh
+        return self._multiply(x.to(self._dtype), self._weight, self._bias, activation, [], algorithm).to(x.dtype)
 
 
 class Int8Linear(nn.Module):
@@ -81,19 +91,24 @@ class Int8Linear(nn.Module):
             weight = torch._make_per_channel_quantized_tensor(rows, scales, torch.zeros_like(scales).int(), 0)
             bias = _copied_bias(linear, torch.float32)
             self._weight = torch.ops.quantized.linear_prepack(weight, None if by_row else bias)
-        self._by_row, self._bias = by_row, bias
-        ops = torch.ops.quantized
-        self._multiply: Any = (ops.linear_relu_dynamic if activation == "relu" else ops.linear_dynamic).default
-        self._gelu = activation == "gelu"
+        self._by_row, self._bias, self._activation = by_row, bias, activation
+        self._multiply: Any = torch.ops.quantized.linear_dynamic.default
+        self._multiply_relu: Any = torch.ops.quantized.linear_relu_dynamic.default
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (..., in_features) to (..., out_features)."""
+        if self._activation == "relu":
+            return self._multiply_relu(x, self._weight)
+        out = self.product(x)
+        return F.gelu(out) if self._activation == "gelu" else out
+
+    def product(self, x: Tensor) -> Tensor:
+        """Map as :meth:`forward` does, without what follows the layer."""
         if self._by_row:
             largest = x.abs().amax(dim=-1, keepdim=True).clamp_(min=torch.finfo(torch.float32).tiny)
             out = self._multiply(x / largest, self._weight).mul_(largest)
             return out if self._bias is None else out.add_(self._bias)
-        out = self._multiply(x, self._weight)
-        return F.gelu(out) if self._gelu else out
+        return self._multiply(x, self._weight)
 
 
 class Int8Embedding(nn.Module):

@@ -1,11 +1,13 @@
 """Observed weights, energies and gates are those that the mixers compute."""
 
+import copy
 import math
 
 import pytest
 import torch
 
 from posnet_fairseq.inference.inspection import observe
+from posnet_fairseq.inference.packing import pack
 from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.ops.heads import merge_heads
 from support.building import build_case, build_language_model, build_model, mixer_cases
@@ -31,10 +33,9 @@ def test_every_mixer(case):
     assert first.mixer == case.mixer
     values_have_matrices = "translution" in case.mixer and dict(case.options).get("translution_on", "qkv").endswith("v")
     assert (first.query_gates is not None) == (case.gate == "gelu" and not values_have_matrices)
-    # In an encoder, these have other values in each direction.
-    by_direction = case.place == "encoder" and case.mixer in ("mamba2", "gated_deltanet")
-    if by_direction or case.mixer in ("fouriernet", "ssru", "mamba"):
-        assert first.weights is None
+    if first.weights is None:  # of transforms, single features, or other values in each direction
+        (mixer, _) = (module for module in model.modules() if getattr(module, "place", "") == case.place)
+        assert mixer(torch.randn(1, 5, 16), need_weights=True)[1] is None
         return
     N, M = len(NAMES[case.place][0]), len(NAMES[case.place][1])
     for mixing in (first, second):
@@ -174,3 +175,14 @@ def test_uniform_weights_by_offset(place, expected):
     there = found[0][~found[0].isnan()]
     torch.testing.assert_close(there, torch.tensor(expected or means))
     torch.testing.assert_close(mixing.uniform.nansum(dim=-1), torch.ones(1, size))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bf16", "int8"])
+def test_gates_of_packed_models_are_the_models(dtype):
+    model = build_model("rposnet")
+    packed = copy.deepcopy(model)
+    pack(packed, dtype)
+    for ours, theirs in zip(look(packed, "encoder"), look(model, "encoder"), strict=True):
+        for name in ("query_gates", "token_gates"):
+            found, expected = getattr(ours, name), getattr(theirs, name)
+            assert (found - expected).norm() < 0.03 * expected.norm()
