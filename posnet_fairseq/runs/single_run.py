@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -162,13 +163,30 @@ class Run:
             torch.set_num_threads(int(threads))
 
     def translate(self) -> bool:
-        """Translate all test sets."""
+        """Translate all test sets, with the settings of the search that the model has recorded."""
+        if not self.settings.dry_run:
+            self._refuse_other_search()
         were_done = []
         for name in self.data.test_sets:
             output = f"{name}.{self.data.target}"
             towards = {"to": self.data.languages(name)[1]} if name in self.data.directions else {}
             were_done.append(self.translate_file(stage_of("translate", name), self.source_of(name), output, **towards))
         return all(were_done)
+
+    def _refuse_other_search(self) -> None:
+        """Refuse settings of the search with which users of the model would not get these translations."""
+        record, now = Record(self.settings.run / "average.json"), self.settings.recorded("translate")
+        command: list[str] = next((attempt["command"] for attempt in record.content["attempts"][-1:]), [])
+        record.content["settings"] = {option: value for option, value in pairwise(command) if option in now} or now
+        if different := "; ".join(record.differences(now)):
+            raise UsageError(
+                f"{shown(self.settings.run)}: average has recorded another search ({different}). {self._again}"
+            )
+
+    @property
+    def _again(self) -> str:
+        # A model records how to search, so its average is made again first.
+        return f"To do it again, remove {shown(self.settings.run / 'average')}.json."
 
     def source_of(self, name: str) -> Path:
         """Return the file of the source text of a set of the data."""
@@ -186,9 +204,7 @@ class Run:
             *settings.plugin,
         ]
         depends = settings.recorded("translate") | {flag(option): value for option, value in options.items()}
-        # A model records how to search, so its average is made again first.
-        remedy = f"To do it again, remove {shown(settings.run / 'average')}.json."
-        return self.stage(stage, "precomputed.pt", output, command, depends, texts=[source], remedy=remedy)
+        return self.stage(stage, "precomputed.pt", output, command, depends, texts=[source], remedy=self._again)
 
     @property
     def _search(self) -> Sequence[object]:

@@ -176,6 +176,17 @@ def test_other_options_and_data_are_refused(world, one):
     assert re.search(rf"train was finished with other options \({differences}\). Give another folder", output)
 
 
+def test_translations_are_searched_as_the_model_records(world, one):
+    run = world / "another search" / one.relative_to(world / "runs")
+    shutil.copytree(one, run)
+    for name in ("translate.json", "test.yy"):
+        (run / name).unlink()
+    for stages in (("translate",), ("average", "translate")):
+        output = finish(start(world, "another search", *stages, beam="3", lenpen="1.0"), code=2)
+        assert "average has recorded another search (--beam: 2 then, 3 now). To do it again, remove " in output
+    assert not (run / "translate.json").exists()
+
+
 def test_checkpoints_of_a_finished_training_stay(world, one):
     """An average of fewer is refused only after the training, whose checkpoints cannot be made again."""
     before = names_in(one / "checkpoints")

@@ -56,7 +56,8 @@ class SearchSettings:
             for all.
         sampling_epsilon: sample from the tokens of at least this probability, or the most probable one if there are
             none: ε-sampling, Hewitt et al. (2022); 0 for all.
-        seed: of the random numbers. What is drawn for a source depends on the seed and the source, not on its batch.
+        seed: of the random numbers. What is drawn for a source depends on the seed and the source, not on its batch,
+            up to rounding and where the batch changes the maximum length.
     """
 
     beam: int = _setting(12, 1, 10_000, "beam size; 1 is greedy search")
