@@ -52,7 +52,7 @@ def main(options: argparse.Namespace) -> None:
     metric = metric_of(options.utility, bool(options.source), options.device, given)
     depends = metric.details() if metric else installed_versions("fastchrf", "sacrebleu")
     work = {"utility": options.utility, **installed_versions("posnet"), **depends}
-    report, cut = ProgressReporter(), 0
+    report, cut, earlier = ProgressReporter(), 0, 0
     with (
         open_output(options.output, work, options.resume, report.say, at_once=False) as output,
         report.stage("rerank", total=len(lines)) as bar,
@@ -60,11 +60,13 @@ def main(options: argparse.Namespace) -> None:
         for start in range(0, len(lines), AT_ONCE):
             part, of_part = lines[start : start + AT_ONCE], sources[start : start + AT_ONCE]
             if output.has([*part, of_part]):
-                bar.go_on_from(start + len(part))
+                earlier = start + len(part)
+                bar.go_on_from(earlier)
                 continue
             output.add([*part, of_part], list(best_candidates(part, of_part, options.utility, metric)))
             cut += len(metric.cut) if metric else 0
             bar.advance(len(part))
     if metric and cut:
         have = counted(cut, "line has", "lines have")
-        report.say(f"{have} a text that is longer than {metric.label} reads, whose end does not count")
+        after = f"from line {earlier + 1:,} on, " if earlier else ""
+        report.say(f"{after}{have} a text that is longer than {metric.label} reads, whose end does not count")

@@ -1,6 +1,5 @@
 """The stages that read the user's own files."""
 
-import itertools
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -58,23 +57,23 @@ def own_text(stages: Path, files: Sequence[Path], ending: str, seed: int | None)
         raise UsageError("--valid and --test belong together. Give both, or none to take them off the end of --train.")
 
     def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
-        texts, odd = [], list[dict[str, dict[str, Any]]]()
+        texts, said = [], list[dict[str, Any]]()
         for path in files:
-            oddities, lines = Oddities(), []
+            oddities, odd, lines = Oddities(), dict[str, dict[str, Any]](), []
             for line in iterate_text(path):
                 oddities.add(line)
                 if not is_blank(line):
                     lines.append(line)
             texts.append(lines)
-            odd.append({})
-            add_oddities(odd[-1], oddities, path)
+            add_oddities(odd, oddities, path)
+            said.append({"tokenized": tokenized_lines(PlainText(lines), path), "odd": odd})
         if len(texts) == 1:
             lines, part = texts[0], len(texts[0]) // PARTS or 1
             texts = [lines[: -2 * part], lines[-2 * part : -part], lines[-part:]]
-        odd += [{}] * (len(SETS) - len(odd))  # of one text, all are said of the training set
+        said += [{}] * (len(SETS) - len(said))  # of one text, all is said of the training set
         found = {}
-        for name, lines, path, of_file in zip(SETS, texts, itertools.cycle(files), odd, strict=False):
-            found[name] = {"lines": len(lines), "tokenized": tokenized_lines(PlainText(lines), path), "odd": of_file}
+        for name, lines, of_file in zip(SETS, texts, said, strict=False):
+            found[name] = {"lines": len(lines), **of_file}
             if seed is not None:
                 random.Random(seed).shuffle(lines)
             write_lines(folder / f"{name}.{ending}", lines)

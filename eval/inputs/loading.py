@@ -265,8 +265,9 @@ def read_output(path: Path) -> list[str]:
     missing = next(number for number in range(len(best) + 1) if number not in best)
     if missing < len(best):
         raise UsageError(
-            f"{path} is a log of fairseq's without a translation of sentence {missing} (counted from 0). Translate "
-            "again with --required-batch-size-multiple 1, without --skip-invalid-size-inputs-valid-test."
+            f"{path} is a log of fairseq's without a translation of sentence {missing} (counted from 0). Copy it "
+            "again if it is cut short, or translate again with --required-batch-size-multiple 1, without "
+            "--skip-invalid-size-inputs-valid-test."
         )
     # fairseq prints the scores of a hypothesis behind it.
     if any(line.startswith("P-") for line in lines) and _HYPOTHESIS.match(lines[-1]):

@@ -177,7 +177,7 @@ def _fill_in(run: MetricRun, chosen: Mapping[str, Sequence[Sequence[int]]], rows
                 f"(such lines: {len(odd):,}). The model seems to be broken; nothing was reported."
             )
         run.statistics[system] = statistics
-    if cut.any():
+    if chosen and cut.any():
         every = np.any([cut[indices] for outputs in chosen.values() for indices in outputs], axis=0)
         run.cut = np.logical_or.reduceat(every, starts)
 

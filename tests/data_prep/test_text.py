@@ -39,6 +39,13 @@ def test_the_end_of_a_text_is_held_out(tmp_path):
     assert not (data / "train").exists()
 
 
+def test_notes_count_the_lines_of_the_whole_file(tmp_path):
+    lines = [sentence(n).replace(".", " .") for n in range(60)]
+    data = make(tmp_path, "--train", write(tmp_path / "my.txt", lines))
+    (note,) = json.loads((data / "dataset.json").read_text())["notes"][-1:]
+    assert note.startswith("my.txt looks tokenized: 60 lines end in a space and a period")
+
+
 @pytest.mark.parametrize("options", [(), ("--no-bytes",)])
 def test_any_character_comes_back(tmp_path, capsys, options):
     """Unless that is not wanted, as published figures were made without."""

@@ -67,6 +67,16 @@ def test_lines_that_are_longer_than_models_read_are_remarked(capsys):
     assert capsys.readouterr().out == found.out
 
 
+def test_long_lines_of_one_test_set_beside_another_without_outputs(capsys):
+    lines = Path("good.txt").read_text().splitlines()
+    write(Path("good.txt"), ["the cat sat on the old bridge " * 60, *lines[1:]])
+    texts = {"source": "test.en", "reference": "test.de"}
+    sets = {"there": {**texts, "outputs": "{system}.txt"}, "later": {**texts, "outputs": "later/{system}.txt"}}
+    write(Path("c.yaml"), [json.dumps({"systems": ["good", "base"], "test_sets": sets})])
+    main(["--config", "c.yaml", "--skip-missing", "--metrics", "comet", "--cpu", *MODELS])
+    assert "note: there: 1 line is longer than COMET reads" in capsys.readouterr().out
+
+
 KIWI = ("--metrics", "comet-kiwi", "--comet-kiwi-model", "kiwi", "--comet-encoder", "encoder", "--cpu")
 NO_REFERENCE = ("--source", "test.en", "--system", "good=good.txt", "base=base.txt", "--resamples", "200", *KIWI)
 

@@ -95,6 +95,20 @@ def test_lines_that_are_read_in_part_are_counted(tmp_path, comet, comet_kiwi, ut
     options = [candidates, "--utility", utility, f"--{utility}-model", str(model), "--cpu"]
     command.main([*options, "--source", str(tmp_path / "source"), "--output", str(tmp_path / "out")])
     assert capsys.readouterr().err.count("2 lines have a text that is longer than COMET") == 1
+    best, stopped = command.best_candidates, []
+
+    def interrupted(*arguments):
+        stopped.append(1)
+        if len(stopped) == 2:
+            raise KeyboardInterrupt
+        return best(*arguments)
+
+    options += ["--source", str(tmp_path / "source"), "--output", str(tmp_path / "again")]
+    monkeypatch.setattr(command, "best_candidates", interrupted)
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        command.main(options)
+    command.main([*options, "--resume"])
+    assert "from line 3 on, 1 line has a text that is longer than COMET" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("devices", [1, 2])
