@@ -127,7 +127,7 @@ def multi30k():
     marks = {name: "".join(re.findall("†[↑↓]", cells[0])) for name, cells in bleu.items()}
     assert {name: mark for name, mark in marks.items() if mark} == {"`rope`": "†↑", "`gaussiannet`": "†↓"}
     others = [(name, place) for name, cells in bleu.items() for place in (1, 2) if "†" in cells[place]]
-    assert others == [("`rposnet`", 1), ("`mamba2_hybrid`", 1), ("`gaussiannet`", 2)]
+    assert others == [("`rposnet`", 1), ("`gaussiannet`", 2)]
     worse = [{name[1:-1] for name, cells in bleu.items() if "‡↓" in cells[place]} for place in range(3)]
     on_2016 = {"gaussiannet", "retention", "ssru_decoder", "gated_deltanet", "mamba2_hybrid"}
     assert worse == [on_2016, {"gaussiannet"}, {"gaussiannet", "rposnet_ungated"}]
@@ -168,8 +168,8 @@ def multi30k():
         for result in results
         for of_one in result.test_sets.values()
     ]
-    assert 0.4 < max(changes) < 0.5
-    yield "int8 changes the BLEU of a run by less than 0.5"
+    assert 0.5 < max(changes) < 0.6
+    yield "int8 changes the BLEU of a run by less than 0.6"
     trained = defaultdict(set)
     for path in folder.glob("*.json"):
         content = json.loads(path.read_text())
