@@ -86,8 +86,9 @@ def _of_layers(options: argparse.Namespace, mixers: Sequence[str]) -> _Report:
     return (
         *([{"mixer": name, "trained": trained._asdict(), "stored energies": stored._asdict()}], [texts], None),
         f"Parameters of the whole model with {options.words:,} words in one dictionary and 128 positions, and with "
-        "attention where a mixer cannot stand. Operations: multiplications in a self-attention of the encoder, or of "
-        "where else it stands, the mean of its layers. Second figures: with stored energies.",
+        "attention where a mixer cannot stand. Operations: multiplications in a self-attention of the encoder (of the "
+        "decoder or in cross-attention if the mixer cannot stand there), the mean of its layers. Second figures: with "
+        "stored energies.",
     )
 
 

@@ -32,7 +32,7 @@ def energies_have_tables_of_their_shape(mixer: TokenMixer) -> None:
 
 
 def every_length_works(mixer: TokenMixer) -> None:
-    """Sentences of one token, and of as many as the mixer has positions: the result has their shape and is finite."""
+    """The output is finite and has the shape of the query, for 1 token and for `max_positions` tokens."""
     for length in (1, mixer.max_positions):
         query = tokens(mixer, length)
         vectors = torch.randn(2, 2 * length, mixer.embed_dim, dtype=torch.float64)

@@ -129,7 +129,7 @@ OTHERS = [
 def test_packed_models_compute_the_same(mixer, options):
     model = build_model(mixer, **options)
     # Norms of heads of four features enlarge what weights lose, which have 7 bits where the processor lacks VNNI.
-    int8 = 0.1 if mixer in ("gla", "gated_deltanet") else 0.06
+    int8 = 0.08 if mixer in ("gla", "gated_deltanet") else 0.06
     for dtype, distance in (("float32", 1e-5), ("bf16", 0.03), ("int8", int8)):
         packed = copy.deepcopy(model)
         pack(packed, dtype)
