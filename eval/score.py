@@ -19,7 +19,7 @@ from posnet_eval.statistics.cache import default_path
 from posnet_eval.statistics.scoring import compare
 from posnet_fairseq.shared.common_options import add_device_option, parsed_by
 from posnet_fairseq.shared.errors import UsageError, flag
-from posnet_fairseq.shared.files import a_path, check_stdout
+from posnet_fairseq.shared.files import a_path, check_stdout, distinct_names
 from posnet_fairseq.shared.processes import cores
 from posnet_fairseq.shared.progress import ProgressReporter, plain_console, shown
 from posnet_fairseq.shared.results import leave_result
@@ -116,14 +116,15 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _outputs(given: Sequence[str]) -> dict[str, tuple[Path, ...]]:
-    """Return {name: files}. Systems given without names get those that :func:`_distinct_names` makes of their files."""
+    """Return {name: files}. Systems given without names get those that :func:`distinct_names` makes of their files."""
     named: list[tuple[str, list[str]]] = []
     for text in given:
         name, equals, files = text.partition("=")
         if not equals or os.path.exists(text):
             name, files = "", text
         named.append((name, [files] if os.path.exists(files) else files.split(",")))
-    names = iter(_distinct_names([Path(files[0]) for name, files in named if not name]))
+    unnamed = [Path(files[0]) for name, files in named if not name]
+    names = iter(distinct_names([path.parent / path.stem for path in unnamed]))
     outputs = {shown(name or next(names)): tuple(map(Path, files)) for name, files in named}
     if not outputs or len(outputs) < len(named) or not all(all(files) for _, files in named):
         raise UsageError(
@@ -131,15 +132,6 @@ def _outputs(given: Sequence[str]) -> dict[str, tuple[Path, ...]]:
             "with a name of its own; or --config FILE."
         )
     return outputs
-
-
-def _distinct_names(paths: Sequence[Path]) -> list[str]:
-    """Return the last parts of each path, without suffix: as few as make all names different."""
-    for depth in range(1, max((len(path.parts) for path in paths), default=1) + 1):
-        names = ["/".join([*path.parts[:-1], path.stem or "/"][-depth:]) for path in paths]
-        if len(set(names)) == len(names):
-            return names
-    return [str(path) for path in paths]
 
 
 @parsed_by(make_parser)

@@ -1,5 +1,6 @@
 """The stages that read the user's own files."""
 
+import itertools
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -7,12 +8,12 @@ from typing import Any
 
 from posnet_data_prep.dataset import SETS
 from posnet_data_prep.sources.oddities import Oddities
-from posnet_data_prep.sources.parts import Part, add_oddities, tokenized_lines, write_set
+from posnet_data_prep.sources.parts import Part, add_oddities, file_names, tokenized_lines, write_set
 from posnet_data_prep.sources.readers import read_table
 from posnet_fairseq.shared.compressed import has_compressed_name, plain_suffix
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_file, is_blank, write_lines
-from posnet_fairseq.shared.progress import ProgressReporter, shown
+from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.shared.stages import FolderStage
 from posnet_fairseq.text.plain import PlainText, iterate_text
@@ -28,16 +29,17 @@ def is_table(path: Path) -> bool:
 
 def own_part(paths: Sequence[Path], weight: int) -> Part:
     """Return the user's own files of source and target, or one table."""
-    return Part(shown(paths[0].name), read_table if is_table(paths[0]) else iterate_text, paths, weight)
+    return Part(read_table if is_table(paths[0]) else iterate_text, paths, weight=weight)
 
 
 def own_pairs(stages: Path, sets: Mapping[str, Sequence[Part]], languages: Sequence[str]) -> tuple[FolderStage, float]:
     """Return the stage that reads sentence pairs, the parts of each set, and by what weights multiply its size."""
 
     def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
-        return {name: write_set(folder, name, languages, parts, report) for name, parts in sets.items()}
+        return {name: write_set(folder, name, languages, parts, names, report) for name, parts in sets.items()}
 
     paths = {name: [path for part in parts for path in part.paths] for name, parts in sets.items()}
+    names = file_names(itertools.chain(*paths.values()))
     sizes = [(_plain_size(part.paths), part.weight) for parts in sets.values() for part in parts]
     size = sum(plain for plain, _ in sizes)
     growth = sum(plain * weight for plain, weight in sizes) / max(1, size)
@@ -56,6 +58,8 @@ def own_text(stages: Path, files: Sequence[Path], ending: str, seed: int | None)
     if len(files) == 2:
         raise UsageError("--valid and --test belong together. Give both, or none to take them off the end of --train.")
 
+    names = file_names(files)
+
     def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
         texts, said = [], list[dict[str, Any]]()
         for path in files:
@@ -65,8 +69,8 @@ def own_text(stages: Path, files: Sequence[Path], ending: str, seed: int | None)
                 if not is_blank(line):
                     lines.append(line)
             texts.append(lines)
-            add_oddities(odd, oddities, path)
-            said.append({"tokenized": tokenized_lines(PlainText(lines), path), "odd": odd})
+            add_oddities(odd, oddities, path, names)
+            said.append({"tokenized": tokenized_lines(PlainText(lines), path, names), "odd": odd})
         if len(texts) == 1:
             lines, part = texts[0], len(texts[0]) // PARTS or 1
             texts = [lines[: -2 * part], lines[-2 * part : -part], lines[-part:]]

@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -13,6 +13,7 @@ from typing import Any
 from posnet_data_prep.sources.oddities import Oddities, TableForm
 from posnet_data_prep.sources.shifts import Shift, ShiftDetector
 from posnet_fairseq.shared.errors import UsageError, counted
+from posnet_fairseq.shared.files import distinct_names
 from posnet_fairseq.shared.progress import ProgressReporter, shown
 from posnet_fairseq.text.plain import PlainText, is_markup
 
@@ -23,9 +24,9 @@ MARKS = ("tags", "weights")  # endings of files beside those of a set, see :func
 class Part:
     """Files that hold a part of a set: of source and target, or one table of both."""
 
-    title: str  # in reports and records
     read: Callable[[Path], Iterator[Any]]  # returns the lines of a file, or the pairs of a table
     paths: Sequence[Path]
+    title: str = ""  # in reports and records; empty: the name of the first file
     weight: int = 1  # how often each of its pairs is in the training set
     tag: str = ""  # goes in front of the tokens of its sources
 
@@ -51,13 +52,19 @@ class Part:
 
 
 def write_set(
-    folder: Path, name: str, languages: Sequence[str], parts: Sequence[Part], report: ProgressReporter
+    folder: Path,
+    name: str,
+    languages: Sequence[str],
+    parts: Sequence[Part],
+    names: Mapping[Path, str],
+    report: ProgressReporter,
 ) -> dict[str, Any]:
     """Write all parts of a set, one after the other, to the files NAME.LANGUAGE of a folder.
 
-    The counts are ``lines``, ``corpora`` (of each part by its title), ``tokenized``, the lines of each file that seems
-    to be tokenized already, ``odd``, see :func:`add_oddities`, and ``remarks``, sentences without periods. If a part
-    has a weight or a tag, NAME.tags and NAME.weights have those of each line.
+    In reports, files have the ``names`` of :func:`file_names`. The counts are ``lines``, ``corpora`` (of each part by
+    its title), ``tokenized``, the lines of each file that seems to be tokenized already, ``odd``, see
+    :func:`add_oddities`, and ``remarks``, sentences without periods. If a part has a weight or a tag, NAME.tags and
+    NAME.weights have those of each line.
     """
     counts: dict[str, int] = {}
     tokenized = Counter[str]()
@@ -73,7 +80,8 @@ def write_set(
         for part in parts:
             sides = [(file, PlainText(), Oddities()) for file in files]
             shifts, table = ShiftDetector(), TableForm() if len(part.paths) == 1 else None
-            with report.stage(f"read {part.title}") as bar:
+            title = part.title or names[part.paths[0]]
+            with report.stage(f"read {title}") as bar:
                 for pair in bar.over(part.pairs()):
                     for (file, text, oddities), line in zip(sides, pair, strict=True):
                         text.add(line)
@@ -84,17 +92,17 @@ def write_set(
                         table.add(pair)
             for file, mark in zip(marks, (part.tag, part.weight), strict=False):
                 file.writelines(itertools.repeat(f"{mark}\n", sides[0][1].lines))
-            counts[part.title] = counts.get(part.title, 0) + sides[0][1].lines
+            counts[title] = counts.get(title, 0) + sides[0][1].lines
             found: dict[str, int] = {}  # of a table, whose columns have one name, one of them
             for number, (_, text, oddities) in enumerate(sides):
                 path = part.paths[min(number, len(part.paths) - 1)]
-                found |= tokenized_lines(text, path)
-                add_oddities(odd, oddities, path)
+                found |= tokenized_lines(text, path, names)
+                add_oddities(odd, oddities, path, names)
             tokenized.update(found)
             if table:
-                remarks += [f"{shown(part.title)} {remark}" for remark in table.remarks()]
+                remarks += [f"{shown(title)} {remark}" for remark in table.remarks()]
             if shift := shifts.shift():
-                remarks.append(_told(shift, part.paths))
+                remarks.append(_told(shift, part.paths, names))
     return {
         "lines": sum(counts.values()),
         "corpora": counts,
@@ -104,9 +112,15 @@ def write_set(
     }
 
 
-def _told(shift: Shift, paths: Sequence[Path]) -> str:
+def file_names(paths: Iterable[Path]) -> dict[Path, str]:
+    """Return the names of files in reports, with as many of their folders as tell them apart."""
+    different = list(dict.fromkeys(paths))
+    return dict(zip(different, map(shown, distinct_names(different)), strict=True))
+
+
+def _told(shift: Shift, paths: Sequence[Path], file_names: Mapping[Path, str]) -> str:
     """Return a sentence, without period, about lines of two files, or of one table, that look shifted."""
-    names = [shown(path.name) for path in paths]
+    names = [file_names[path] for path in paths]
     if len(names) == 1:
         names = [f"the {column} column of {names[0]}" for column in ("first", "second")]
     unit, other = _unit(paths[0]), _unit(paths[-1])
@@ -124,18 +138,18 @@ def _unit(path: Path) -> str:
     return "line"
 
 
-def add_oddities(odd: dict[str, dict[str, Any]], oddities: Oddities, path: Path) -> None:
+def add_oddities(odd: dict[str, dict[str, Any]], oddities: Oddities, path: Path, names: Mapping[Path, str]) -> None:
     """Add what was found in a file to counts by kind: ``lines``, and ``first``, the first one with its number."""
     for kind, found in oddities.found.items():
-        first = f"{_unit(path)} {found['number']:,} of {shown(path.name)}: {found['text']}"
+        first = f"{_unit(path)} {found['number']:,} of {names[path]}: {found['text']}"
         odd.setdefault(kind, {"lines": 0, "first": first})["lines"] += found["lines"]
 
 
-def tokenized_lines(text: PlainText, path: Path) -> dict[str, int]:
+def tokenized_lines(text: PlainText, path: Path, names: Mapping[Path, str]) -> dict[str, int]:
     """Return {name: lines} of a file that seems to be tokenized already, else {}; refuse one split into subwords."""
     if text.is_segmented:
         raise UsageError(
             f"{path} is split into subwords ({text.segmented:,} of {text.lines:,} lines have @@ or ▁), and would be "
             "split again. Give the plain text that it was made of."
         )
-    return {shown(path.name): text.tokenized} if text.is_tokenized else {}
+    return {names[path]: text.tokenized} if text.is_tokenized else {}

@@ -10,7 +10,7 @@ from typing import IO, Any, cast
 from posnet_data_prep.dataset import Dataset
 from posnet_data_prep.sources.archives import ARCHIVES, Archive
 from posnet_data_prep.sources.download import Downloads
-from posnet_data_prep.sources.parts import Part, write_set
+from posnet_data_prep.sources.parts import Part, file_names, write_set
 from posnet_data_prep.sources.readers import Reader
 from posnet_fairseq.shared.compressed import open_binary
 from posnet_fairseq.shared.errors import UsageError, counted
@@ -80,13 +80,14 @@ class Published(Dataset):
         def part(corpus: Corpus) -> Part:
             paths = [extraction.folder / _flat(*side) for side in corpus.sides(self.languages)]
             title = Path(corpus.member or corpus.archive).name.replace(".{lang}", "")
-            return Part(title, getattr(reader, corpus.form), paths)
+            return Part(getattr(reader, corpus.form), paths, title)
 
         def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
             sets = {name: list(map(part, corpora)) for name, corpora in self.sets.items()}
-            sets["train"] += [Part(stem, reader.plain, paths) for stem, paths in local.items()]
+            sets["train"] += [Part(reader.plain, paths, stem) for stem, paths in local.items()]
+            names = file_names(path for parts in sets.values() for part in parts for path in part.paths)
             counts: dict[str, Any] = {
-                name: write_set(folder, name, self.languages, parts, report) for name, parts in sets.items()
+                name: write_set(folder, name, self.languages, parts, names, report) for name, parts in sets.items()
             }
             if reader.repaired:
                 report.say(f"{counted(reader.repaired, 'line')} had bytes that are not UTF-8; they became U+FFFD")

@@ -16,7 +16,7 @@ from posnet_fairseq.shared.errors import UsageError, counted, option, visible
 from posnet_fairseq.shared.files import is_blank, read_lines
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.text.languages import BLEU_TOKENIZERS, bleu_tokenizer, code_of, tag_of
-from posnet_fairseq.text.plain import PlainText, has_subwords, plain_lines
+from posnet_fairseq.text.plain import PlainText, plain_lines
 
 _HYPOTHESIS = re.compile(r"^(?P<kind>[HD])-(?P<number>\d+)\t(?P<score>-?[\d.einfa+-]+)\t(?P<text>.*)$")
 _COMPANION = re.compile(r"^(?P<kind>[STWP])-(?P<number>\d+)\t")  # source, target, seconds, scores of tokens
@@ -200,8 +200,8 @@ class _Loader:
             )
 
     def _check_subwords(self, name: str, lines: Lines, others: Iterable[str]) -> None:
-        """Refuse a text with the marks of BPE (``@@``) or SentencePiece (``▁``) where other texts have none."""
-        if PlainText(lines).is_segmented and not any(map(has_subwords, others)):
+        """Refuse a text with the marks of BPE (``@@``) or SentencePiece (``▁``) where other texts are plain."""
+        if PlainText(lines).is_segmented and not PlainText(others).is_segmented:
             self.problems.append(
                 f"{name} is split into subwords (@@ or ▁), and scores are meant for plain text. Translate with "
                 "posnet-translate, with fairseq-generate --remove-bpe (sentencepiece for ▁), or join the subwords "

@@ -11,7 +11,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import regex
@@ -132,6 +132,15 @@ def input_name(path: str | Path) -> str:
     if str(path) == "-" and sys.stdin is None:
         raise UsageError("standard input is closed. Give a file, or pipe the text in.")
     return "standard input" if str(path) == "-" else str(path)
+
+
+def distinct_names(paths: Sequence[Path]) -> list[str]:
+    """Return the last parts of each path: as few as make all names different."""
+    for depth in range(1, max((len(path.parts) for path in paths), default=1) + 1):
+        names = [str(Path(*path.parts[-depth:])) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [str(path) for path in paths]
 
 
 def decoded(data: bytes | bytearray, name: object, line: int = 1, offset: int = 0) -> str:

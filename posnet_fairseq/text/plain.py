@@ -247,7 +247,7 @@ class PlainText:
     def add(self, line: str) -> None:
         """Count a line."""
         self.lines += 1
-        self.segmented += has_subwords(line)
+        self.segmented += _has_subwords(line)
         self.tokenized += line.endswith(_SPACED_STOPS)
 
     @property
@@ -261,7 +261,7 @@ class PlainText:
         return self.tokenized > TOKENIZED * self.lines
 
 
-def has_subwords(line: str) -> bool:
+def _has_subwords(line: str) -> bool:
     """Return whether a line has marks of BPE or SentencePiece."""
     return ("@@" in line or "▁" in line) and bool(_MARKED.search(line))
 

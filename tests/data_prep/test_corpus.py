@@ -161,8 +161,11 @@ def test_tokenized_text_is_noted(files, tmp_path, capsys):
     (tmp_path / "more").mkdir()
     more = write(tmp_path / "more/spaced.de", [line.replace(".", " .") for _, line in PAIRS])
     data = make(tmp_path, "--train", files[0], spaced, files[0], more, "--valid", *files, "-t", "de", name="both")
-    (note,) = json.loads(text_of(data, "dataset.json"))["notes"][-1:]
-    assert note.startswith("spaced.de looks tokenized: 120 lines end in a space and a period")
+    notes = json.loads(text_of(data, "dataset.json"))["notes"][-2:]
+    assert [note.split(" looks tokenized: 60 lines ")[0] for note in notes] == [
+        f"{tmp_path.name}/spaced.de",
+        "more/spaced.de",
+    ]
     table = write(tmp_path / "both.tsv", ["\t".join(side.replace(".", " .") for side in pair) for pair in PAIRS])
     data = make(tmp_path, "--train", table, "--valid", *files, "-s", "en", "-t", "de", name="table")
     (note,) = json.loads(text_of(data, "dataset.json"))["notes"][-1:]

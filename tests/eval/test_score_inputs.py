@@ -55,6 +55,9 @@ def test_an_output_in_subwords_is_refused(data, capsys, form, cut):
     assert "--remove-bpe" in said
     assert "system good" not in said
     assert not Path("report").exists()
+    first, *others = Path("test.de").read_text().splitlines()
+    write(data / "test.de", [f"{first} diff@@ ", *others])  # a mark in the text itself
+    assert refused(capsys, "--reference", "test.de", "--system", "good.txt", "pieces") == said
 
 
 def test_a_reference_in_subwords_is_refused(data, capsys):
