@@ -113,20 +113,20 @@ def write_set(
 
 
 def file_names(paths: Iterable[Path]) -> dict[Path, str]:
-    """Return the names of files in reports, with as many of their folders as tell them apart."""
+    """Return the name of each file in reports: that of the file, after as many parent folders as make names unique."""
     different = list(dict.fromkeys(paths))
     return dict(zip(different, map(shown, distinct_names(different)), strict=True))
 
 
-def _told(shift: Shift, paths: Sequence[Path], file_names: Mapping[Path, str]) -> str:
+def _told(shift: Shift, paths: Sequence[Path], names: Mapping[Path, str]) -> str:
     """Return a sentence, without period, about lines of two files, or of one table, that look shifted."""
-    names = [file_names[path] for path in paths]
-    if len(names) == 1:
-        names = [f"the {column} column of {names[0]}" for column in ("first", "second")]
+    sides = [names[path] for path in paths]
+    if len(sides) == 1:
+        sides = [f"the {column} column of {sides[0]}" for column in ("first", "second")]
     unit, other = _unit(paths[0]), _unit(paths[-1])
     return (
-        f"{unit} {shift.first:,} of {names[0]} looks shifted: it seems to belong to {other} "
-        f"{shift.first + shift.offset:,} of {names[1]}, and so on to about {unit} {shift.last:,}. Near the first of "
+        f"{unit} {shift.first:,} of {sides[0]} looks shifted: it seems to belong to {other} "
+        f"{shift.first + shift.offset:,} of {sides[1]}, and so on to about {unit} {shift.last:,}. Near the first of "
         f"them one of the two lacks a {unit} or has one too many"
     )
 

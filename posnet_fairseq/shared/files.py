@@ -135,7 +135,7 @@ def input_name(path: str | Path) -> str:
 
 
 def distinct_names(paths: Sequence[Path]) -> list[str]:
-    """Return the last parts of each path: as few as make all names different."""
+    """Return the last parts of each path, as few as make all names unique; the same number for all paths."""
     for depth in range(1, max((len(path.parts) for path in paths), default=1) + 1):
         names = [str(Path(*path.parts[-depth:])) for path in paths]
         if len(set(names)) == len(names):
