@@ -54,9 +54,9 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
             raise ValueError(f"mixer {name!r}: {arch or name} names architectures of the mixer {taken.name!r} already")
         if not isinstance(cls.places, tuple) or not set(cls.places) <= set(base.places):
             raise ValueError(f"mixer {name!r}: places {cls.places!r} of {owner}: give a tuple of {base.places}")
-        if "__dataclass_fields__" not in vars(cls.Config) and inspect.get_annotations(cls.Config):
-            raise ValueError(f"mixer {name!r}: {owner}.Config must be a @dataclass")
-        _check_types(cls.Config, owner)
+        _check_options(cls.Config, name, f"{owner}.Config")
+        if cls.GridConfig is not None:
+            _check_options(cls.GridConfig, name, f"{owner}.GridConfig")
         try:
             cls.Config(**cls.arch_options)
         except (TypeError, ValueError, UsageError) as error:
@@ -66,11 +66,6 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
             theirs = known.get(field.name, field)
             if (theirs.type, theirs.metadata) != (field.type, field.metadata):
                 raise ValueError(f"option {field.name!r}: {owner} declares it differently than another mixer")
-            if field.name in _of_others:
-                raise ValueError(
-                    f"option {field.name!r}: {owner} declares it, and models, fairseq-train or build_mixer have it "
-                    "already. Give it another name"
-                )
         if other is not None and other.__qualname__ != cls.__qualname__:
             warnings.warn(f"mixer {name!r}: {owner} replaces {other.__qualname__} of the same module", stacklevel=2)
         if _MIXERS is _parsed:
@@ -88,17 +83,24 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
     return register
 
 
-def _check_types(config: type, owner: str) -> None:
-    """Refuse options whose values a command line cannot give; types that are texts become those that they name."""
+def _check_options(config: type, name: str, owner: str) -> None:
+    """Refuse options of a mixer that no command line or call can give; types that are texts become what they name."""
+    if "__dataclass_fields__" not in vars(config) and inspect.get_annotations(config):
+        raise ValueError(f"mixer {name!r}: {owner} must be a @dataclass")
     options = dataclasses.fields(config)
     if any(isinstance(option.type, str) for option in options):  # as with `from __future__ import annotations`
         try:
             named = get_type_hints(config)
         except NameError as error:
-            raise ValueError(f"options of {owner}: their types are not found: {error}") from error
+            raise ValueError(f"{owner}: types of its options are not found: {error}") from error
         for option in options:
             option.type = named[option.name]
     for option in options:
+        if option.name in _of_others:
+            raise ValueError(
+                f"option {option.name!r}: {owner} declares it, and models, fairseq-train or build_mixer have it "
+                "already. Give it another name"
+            )
         union = get_origin(option.type) in (Union, UnionType)
         kinds = [kind for kind in (get_args(option.type) if union else (option.type,)) if kind is not type(None)]
         kind = kinds[0] if len(kinds) == 1 else None
@@ -110,14 +112,16 @@ def _check_types(config: type, owner: str) -> None:
             )
 
 
-def mixer_names(on_grids: bool = False, place: str | None = None) -> list[str]:
+def mixer_names(*, on_grids: bool = False, place: str | None = None) -> list[str]:
     """Return the names of all mixers of sentences, sorted, or of all that have a form on grids.
 
     `place`: ``encoder``, ``decoder`` or ``cross``, for the mixers of sentences that may stand there.
 
     Raises:
-        UsageError: `place` is none of these.
+        UsageError: `place` is none of these, or given for grids, too.
     """
+    if on_grids and place is not None:
+        raise UsageError(f"place {place!r:.50}: mixers on grids have none. Leave out place or on_grids.")
     if place is not None and place not in (places := {each for cls in _MIXERS.values() for each in cls.places}):
         raise UsageError(f"place {place!r:.50}: choose one of {', '.join(sorted(places))}.")
     if on_grids:

@@ -43,7 +43,7 @@ def show(options: argparse.Namespace) -> None:
     if mixer and not mixer.places and (options.options or options.crossbars):
         raise UsageError(f"{mixer.name} is a mixer of grids alone, which no --arch has. Give --grid, as --grid 14x14.")
     if make := _asked(options):
-        _print_report(options, make(options, [mixer.name] if mixer else mixer_names(bool(options.grid))))
+        _print_report(options, make(options, [mixer.name] if mixer else mixer_names(on_grids=bool(options.grid))))
     elif mixer is None:
         _show_list(options)
     elif options.options:

@@ -251,8 +251,8 @@ def refuse_other_kind(state: State, generates: bool = False) -> None:
         what = (
             "a translation model. Give a language model."
             if generates
-            else "a language model; this command works with translation models. Language models are for "
-            "posnet-generate, fairseq-eval-lm and fairseq-interactive."
+            else "a language model, where a translation model is needed. Language models are for posnet-generate, "
+            "load_language_model, fairseq-eval-lm and fairseq-interactive."
         )
         raise UsageError(f"a checkpoint of {model_arch(state)} was given, {what}")
 

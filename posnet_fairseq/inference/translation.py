@@ -25,8 +25,8 @@ class Translation:
         score: log probability over length to the power of the length penalty; NaN of a line that is skipped.
         tokens: N tokens of the target, the end symbol ``</s>`` included.
         source_tokens: M tokens of the source, the end symbol included; of a language model's beginning, without.
-        attention: (N, M) cross-attention weights of the last layer, the mean of its heads; each row sums to 1. None
-            if they were not asked for, and of lines that are blank or skipped.
+        attention: (N, M) cross-attention weights of the last layer, the mean of its heads; each row sums to 1, in
+            ``differential`` to 1 - λ. None if they were not asked for, and of lines that are blank or skipped.
         alignment: (source, target) for each target token but the end symbol: the number of the source token, from 0 and
             other than tag and end symbol, that it gives the largest weight. None without weights.
         token_scores: N log probabilities of the tokens, as the search counts them: after temperature and penalties.

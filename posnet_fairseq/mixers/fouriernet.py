@@ -44,9 +44,9 @@ class FourierNet(TokenMixer):
     def check(cls, settings: MixerSettings) -> None:
         """FNet has no values that could be gated."""
         if settings.options.fourier_2d and settings.gate != "none":
-            gate, fourier_2d = errors.option("gate"), errors.option("fourier_2d")
+            fourier_2d = errors.option("fourier_2d")
             raise errors.UsageError(
-                f"{gate} {settings.gate}: with {fourier_2d} there are no values to gate. Leave out one of the two."
+                f"gate {settings.gate}: with {fourier_2d} there are no values to gate. Leave out one of the two."
             )
 
     def __init__(self, settings: MixerSettings) -> None:

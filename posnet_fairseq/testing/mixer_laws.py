@@ -148,8 +148,9 @@ def retained_dropout_is_that_of_training(mixer: TokenMixer) -> None:
                 module.make_generation_fast_(retain_dropout=True)
         torch.testing.assert_close(output(1), trained, **CLOSE)
         if mixer.drops_weights:
-            assert not torch.allclose(output(1), plain)
-            assert not torch.allclose(output(1), output(2))
+            says = "no weights are dropped: drop them with drop_probability, or set drops_weights = False"
+            assert not torch.allclose(output(1), plain), says
+            assert not torch.allclose(output(1), output(2)), says
         mixer.dropout.retained = False
 
 

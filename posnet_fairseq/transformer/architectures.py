@@ -122,11 +122,11 @@ def _complete(
                     # Where mixers have different defaults, it stays open, and each takes its own.
                     read[option.name] = value if read.get(option.name, value) == value else None
     for name in option_fields().keys() - read.keys():
-        if getattr(cfg, name) not in (None, False):
+        if (value := getattr(cfg, name)) is not None and value is not False:  # 0 is a value, too
             reason = f"none of the chosen mixers ({names_of(mixers)}) reads it. Leave it out or choose another"
             if any(hasattr(mixer.Config, name) for mixer in mixers):
                 reason = "the mixer of each layer is named already. Leave it out"
-            raise UsageError(f"{flag(name)} {getattr(cfg, name)}: {reason}.")
+            raise UsageError(f"{flag(name)} {value}: {reason}.")
     _fill(cfg, read)
 
 

@@ -10,12 +10,9 @@ import torch
 from torch import nn
 
 import posnet_fairseq as posnet
-from posnet_fairseq import registry
-from posnet_fairseq.mixers.bases import Options, PositionBasedMixer, enough, option
 from posnet_fairseq.ops import chunks
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.testing import check_mixer
 from posnet_fairseq.transformer.decoder import DecoderState
 from support.building import ARGUMENTS, IN_PLACES, settings
 from support.building import build_mixer as alone
@@ -268,7 +265,11 @@ def test_options_of_another_mixer_are_refused():
 
 ABSURD = [
     ("shaw", {"clip_distance": 65537}, "--clip-distance 65537: give 1 or more, and at most 65,536"),
-    ("alpha_translution", {"alpha_dim": 60_000}, "--translution-clip left out: .* more than 2147483648 numbers"),
+    (
+        "alpha_translution",
+        {"alpha_dim": 60_000},
+        "--translution-clip left out: .* more than 2147483648 numbers. Choose a smaller clip or --alpha-dim.",
+    ),
 ]
 
 
@@ -331,32 +332,3 @@ def test_the_default_type_is_that_of_all_weights(request):
 def test_sizes_of_a_grid_may_be_numpys():
     mixer = posnet.build_mixer("irpe", 8, 2, grid=tuple(numpy.array([6, 4]) // 2))
     assert mixer(torch.rand(1, 6, 8)).shape == (1, 6, 8)
-
-
-def test_laws_hold_for_a_window_that_ends_within_padding():
-    check_mixer("lightconv", clip_distance=3)
-
-
-class Mine(PositionBasedMixer):
-    """It overrides `energy`, so that there is nothing to store, and has an option that is a text."""
-
-    reads_positions = True
-
-    @dataclasses.dataclass
-    class Config(Options):
-        function: str = option("what energies are made by", default="tanh")
-
-    def energy(self, offsets, positions, memory_positions):
-        queries, keys = (enough(positions, length, "positions")[:length] for length in offsets.shape)
-        return getattr(torch, self.settings.options.function)(queries @ keys.T).expand(self.num_heads, -1, -1)
-
-
-def test_laws_hold_for_energies_that_cannot_be_stored(monkeypatch):
-    monkeypatch.setattr(registry, "_MIXERS", dict(registry._MIXERS))
-    registry.register_mixer("mine")(Mine)
-    check_mixer("mine", function="sin")
-
-
-def test_laws_are_not_said_to_hold_where_there_are_none():
-    with pytest.raises(UsageError, match="sasa mixes grids only"):
-        check_mixer("sasa")

@@ -50,7 +50,7 @@ def test_fnet_equals_formula_and_trains_nothing():
 
 
 def test_a_gate_needs_values():
-    with pytest.raises(UsageError, match="--gate gelu: with --fourier-2d there are no values to gate"):
+    with pytest.raises(UsageError, match=r"^gate gelu: with --fourier-2d there are no values to gate"):
         build_mixer("fouriernet", gate="gelu", fourier_2d=True)
 
 

@@ -82,6 +82,8 @@ def test_architectures_have_attention_where_a_mixer_cannot_stand(clean_registry,
 def test_an_unknown_place_is_refused():
     with pytest.raises(UsageError, match=r"place 'self': choose one of cross, decoder, encoder"):
         mixer_names(place="self")
+    with pytest.raises(UsageError, match=r"^place 'cross': mixers on grids have none\. Leave out place or on_grids\.$"):
+        mixer_names(on_grids=True, place="cross")
 
 
 class Rate(Options):
@@ -109,7 +111,8 @@ class NeededRate(Options):
         ({"Config": NeededRate}, "the defaults of .*Config are refused: .*missing 1 required .*needed_rate"),
         ({"places": "encoder"}, r"places 'encoder' of .*: give a tuple of \('encoder', 'decoder', 'cross'\)"),
         ({"places": ("middle",)}, r"places \('middle',\)"),
-        ({"Config": Rate}, "Config must be a @dataclass"),
+        ({"Config": Rate}, r"\.Config must be a @dataclass"),
+        ({"GridConfig": Rate}, r"\.GridConfig must be a @dataclass"),
         ({"Config": LowRate}, "the defaults of .*Config are refused: --low-rate 0.5: give 1 or more"),
     ],
 )
@@ -135,11 +138,14 @@ def test_an_option_means_the_same_everywhere(clean_registry):
         register_mixer("other")(type("Other", (Attention,), {"Config": Config}))
 
 
+@pytest.mark.parametrize("where", ["Config", "GridConfig"])
 @pytest.mark.parametrize("name", ["encoder_layers", "seed", "lr", "arch", "max_positions"])
-def test_mixers_have_no_options_of_models_fairseq_train_and_build_mixer(clean_registry, name):
+def test_mixers_have_no_options_of_models_fairseq_train_and_build_mixer(clean_registry, name, where):
     config = make_dataclass("Config", [(name, int, option("of others, too", default=3))], bases=(Options,))
-    with pytest.raises(ValueError, match=rf"'{name}': .*Other declares it, and models, fairseq-train or build_mixer"):
-        register_mixer("other")(type("Other", (Attention,), {"Config": config}))
+    with pytest.raises(
+        ValueError, match=rf"'{name}': .*Other\.{where} declares it, and models, fairseq-train or build_mixer"
+    ):
+        register_mixer("other")(type("Other", (Attention,), {where: config}))
 
 
 @pytest.mark.parametrize(
@@ -154,12 +160,15 @@ def test_mixers_have_no_options_of_models_fairseq_train_and_build_mixer(clean_re
         (type(None), None),
     ],
 )
-def test_options_have_types_that_a_command_line_can_give(clean_registry, kind, default):
+@pytest.mark.parametrize("where", ["Config", "GridConfig"])
+def test_options_have_types_that_a_command_line_can_give(clean_registry, kind, default, where):
     config = make_dataclass(
         "Config", [("other_size", kind, option("of another type", default=default))], bases=(Options,)
     )
-    with pytest.raises(ValueError, match=r"'other_size': .*Other declares the type .*: give bool, int, float, str or"):
-        register_mixer("other")(type("Other", (Attention,), {"Config": config}))
+    with pytest.raises(
+        ValueError, match=rf"'other_size': .*Other\.{where} declares the type .*: give bool, int, float, str"
+    ):
+        register_mixer("other")(type("Other", (Attention,), {where: config}))
 
 
 def test_types_may_be_texts(clean_registry):
@@ -172,7 +181,7 @@ def test_types_may_be_texts(clean_registry):
     with pytest.raises(UsageError, match=r"--part 2\.0: give 0 or more, and at most 1"):
         configure(config, {"part": 2.0})
     config = make_dataclass("Config", [("part", "Unknown", option("p", default=0.5))], bases=(Options,))
-    with pytest.raises(ValueError, match="types are not found: name 'Unknown' is not defined"):
+    with pytest.raises(ValueError, match="types of its options are not found: name 'Unknown' is not defined"):
         register_mixer("another")(type("Another", (Attention,), {"Config": config}))
 
 

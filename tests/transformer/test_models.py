@@ -115,6 +115,7 @@ def test_bad_options_are_refused():
 def test_an_option_that_nobody_reads_is_refused():
     refused(r"--clip-distance 4: none of the chosen mixers \(attention\) reads it", clip_distance=4)
     refused(r"--irpe-on k: none of the chosen mixers \(attention, rposnet\) reads it", mixer="rposnet", irpe_on="k")
+    refused(r"--lambda-init 0: none of the chosen mixers \(attention\) reads it", lambda_init=0)
     assert build_model("attention", decoder_self_mixer="rposnet", clip_distance=4)
 
 

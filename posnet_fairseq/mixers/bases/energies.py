@@ -41,7 +41,7 @@ class Energy(nn.Module):
         Returns:
             (H, N, M), or with a reach (H, N or 1, 2R + 1), columns from offset -R to R, on a grid those of `buckets`.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not define table, which returns energies")
 
     def forward(self, offsets: Any, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
         """Return energies of pairs, (H, N, M).
@@ -49,6 +49,8 @@ class Energy(nn.Module):
         `offsets`: (N, M), ⌊γn⌋ - m, or :data:`posnet_fairseq.ops.grid.GridOffsets`; the others as in :meth:`table`.
         """
         if self.cells is None:
+            if isinstance(offsets, tuple):
+                raise NotImplementedError(f"{type(self).__name__} has no cells: set self.cells = settings.cells")
             at, keys = offsets[:, 0], offsets.size(1)
         else:
             at, keys = torch.arange(self.cells.tokens, device=offsets[0].device), self.cells.tokens

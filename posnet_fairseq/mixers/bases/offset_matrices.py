@@ -124,9 +124,10 @@ class OffsetMixer(ContentBasedMixer):
         (_, rows), width = _reaches_and_rows(settings), cls.matrix_width(settings)
         if rows * width**2 > MOST_NUMBERS:
             given = settings.options.translution_clip or "left out"
+            narrower = f"{settings.place}_embed_dim" if width == settings.embed_dim else "alpha_dim"
             raise errors.UsageError(
                 f"{errors.option('translution_clip')} {given}: {rows} matrices of {width} × {width} in a layer are "
-                f"more than {MOST_NUMBERS} numbers. Choose a smaller clip, such as 4, or a smaller width."
+                f"more than {MOST_NUMBERS} numbers. Choose a smaller clip or {errors.option(narrower)}."
             )
 
     def part_size(self, energies: int) -> int:

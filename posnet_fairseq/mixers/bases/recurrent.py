@@ -69,15 +69,17 @@ class RecurrentMixer(TokenMixer):
 
     def project(self, x: Tensor, context: MixingContext) -> Any:
         """Return what both directions and :meth:`finish` read of tokens (B, N, D), zeros at padding."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not define project, which prepares tokens")
 
     def terms(self, projected: Any, direction: int, context: MixingContext) -> Terms:
         """Return the terms of a recurrence. `direction`: 0 from the first token to the last, 1 the other way."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} does not define terms, which returns the terms of the recurrence"
+        )
 
     def finish(self, y: Tensor, projected: Any) -> Tensor:
         """Return what the output projection gets, (B, N, values), of the recurrence's y, (B, H, N, d_v)."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not define finish, which returns what is projected")
 
     def mix_and_project(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
         """Project, recur in one direction or both, and project again.

@@ -265,7 +265,7 @@ class TokenMixer(nn.Module):
             positions: as in :meth:`forward`, for the first `rows` positions. Default: those that the mixer owns.
             rows: number of queries that tables shared by the steps are made for, this one included. Default:
                 :func:`~posnet_fairseq.mixers.bases.decoding_state.table_rows`.
-            need_weights: also return the mixing weights, (B or 1, H, 1, M).
+            need_weights: also return the mixing weights, (B or 1, H, 1, M), or None of a recurrent mixer.
 
         Returns:
             (B, 1, D), equal to the last row of a full pass over all tokens so far; with `need_weights` a tuple.

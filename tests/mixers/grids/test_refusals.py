@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import posnet_fairseq as posnet
+from posnet_fairseq.mixers.bases import Energy
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from support import grids
@@ -35,6 +36,20 @@ ON_GRIDS = set(mixer_names(on_grids=True))
 def test_what_is_no_grid_is_refused(options, sentence):
     with pytest.raises(UsageError, match=sentence):
         posnet.build_mixer("irpe", 8, 2, **{"grid": (3, 4), "extra_tokens": 1} | options)
+
+
+class OfSentences(Energy):
+    """It does not know the grid."""
+
+    def table(self, at, keys, positions, memory_positions):
+        return torch.zeros(1, len(at), keys)
+
+
+def test_an_energy_must_know_the_grid():
+    mixer = posnet.build_mixer("rposnet", 8, 2, grid=(3, 4))
+    mixer.energies.append(OfSentences())
+    with pytest.raises(NotImplementedError, match=r"OfSentences has no cells: set self\.cells = settings\.cells"):
+        mixer(torch.zeros(1, 12, 8))
 
 
 def test_options_of_grids_are_no_options_of_sentences():
