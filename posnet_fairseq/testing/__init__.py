@@ -65,7 +65,9 @@ def check_mixer(name: str, *, embed_dim: int = 8, num_heads: int = 2, **options:
 def _build(name: str, place: str, gate: str, sizes: tuple[int, int], options: dict[str, Any]) -> TokenMixer:
     """A small mixer in float64, with weights away from where they start: unit norms would hide mistakes."""
     where: dict[str, Any] = {"decoder": {"causal": True}, "cross": {"cross_attention": True}}.get(place, {})
-    mixer = build_mixer(name, *sizes, 64, gate=gate, position_embedding="none", **where, **options).double().eval()
+    embed_dim, num_heads = sizes
+    mixer = build_mixer(name, embed_dim, num_heads, 64, gate=gate, position_embedding="none", **where, **options)
+    mixer = mixer.double().eval()
     with torch.no_grad():
         for parameter in mixer.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
