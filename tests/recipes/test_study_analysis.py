@@ -236,7 +236,7 @@ def test_bad_arguments_are_one_sentence(found, tmp_path, monkeypatch, capsys, wo
 
 
 @pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("study", ["multi30k", "convergence"])
+@pytest.mark.parametrize("study", ["multi30k", "multi30k-joined", "convergence"])
 def test_committed_results_are_redrawn(tmp_path, study):
     """The tables in docs/results are those of the results that are committed.
 
