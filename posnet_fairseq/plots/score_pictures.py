@@ -29,6 +29,7 @@ INFORMATION = {
 # Beginnings of the titles of columns to draw scores against, and what replaces them in the label of the axis.
 AGAINST = {"params": "millions of parameters", "decode": "", "train tokens": ""}
 SHIFT = 0.07  # of both points of a pair, so that neither hides the other
+_MISSING = (None, "", "-", "–")  # cells that say so
 _MULTIPLES = {"": 1, "K": 1e3, "M": 1e6, "B": 1e9}
 
 
@@ -49,7 +50,7 @@ def draw(path: str | Path, folder: Path, report: ProgressReporter) -> list[Path]
     """Draw a report."""
     what = ("report.json of posnet-score", "Give the file that --out made.")
     content = convert(parse_json(read_small(path, LARGE, pipes=True), path, *what), _Report, path, *what)
-    columns = {key: found for key in AGAINST if (found := _column(content, key))}
+    columns = {key: found for key in AGAINST if (found := _column(content, key, report))}
     gated = _gated(content)
     if not columns and not gated:
         raise UsageError(
@@ -73,19 +74,31 @@ def draw(path: str | Path, folder: Path, report: ProgressReporter) -> list[Path]
     return paths
 
 
-def _column(content: _Report, key: str) -> tuple[str, dict[str, float]] | None:
+def _column(content: _Report, key: str, report: ProgressReporter) -> tuple[str, dict[str, float]] | None:
     """Return label and numbers by system of the first column whose title begins with `key`, None without."""
     for title, column in content.columns.items():
         if title.startswith(key):
-            figures = {system: number for system, fact in column.items() if (number := _number(fact)) is not None}
-            return (title.replace(key, AGAINST[key] or key), figures) if figures else None
+            unit = match[1] if (match := re.search(r"\(([KMB])\)$", title)) else ""
+            figures = {}
+            for system, fact in column.items():
+                number = _number(fact, unit)
+                if number is not None:
+                    figures[system] = number
+                elif fact not in _MISSING:
+                    said = f"{title}: {system} has {str(fact)!r}, which is no number such as 3.1M"
+                    report.say(f"{said}; it is not in the picture")
+            label = title.removesuffix(f"({unit})").rstrip().replace(key, AGAINST[key] or key)
+            return (label, figures) if figures else None
     return None
 
 
-def _number(fact: object) -> float | None:
-    """Return a cell as a number: 3100000 for 3.10M, "3,100,000" and 3100000; None if it is none."""
-    match = re.fullmatch(r"(\d+\.?\d*|\.\d+) ?([KMB]?)", str(fact).replace(",", ""))
-    return float(match[1]) * _MULTIPLES[match[2]] if match else None
+def _number(fact: object, unit: str = "") -> float | None:
+    """Return a cell as a number: 3100000 for 3.10M, "3,100,000", 3.1e6 and 3100000; None if it is none.
+
+    `unit`, of the column's title as in "params (M)", is that of cells without one.
+    """
+    match = re.fullmatch(r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?) ?([KMB]?)", str(fact).replace(",", ""))
+    return float(match[1]) * _MULTIPLES[match[2] or unit] if match else None
 
 
 def _panels(content: _Report, width: float) -> tuple[Figure, list[tuple[Axes, _TestSet, MetricInfo]]]:

@@ -44,7 +44,8 @@ COPIES = 3
 def records(path: Path | str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the kind, ``train_inner`` or ``valid``, and the values of every record in a log, numbers as floats.
 
-    A line that is not written to its end yet, or is damaged, is left out.
+    A line that is not written to its end yet, or is damaged, is left out. fairseq's cross_entropy logs no ``nll_loss``,
+    because its ``loss`` is the same number: here it has both names.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
@@ -57,7 +58,10 @@ def records(path: Path | str) -> Iterator[tuple[str, dict[str, Any]]]:
                 values = loads(match.group(2))
             except ValueError:
                 continue
-            yield match.group(1), {name: _number(value) for name, value in values.items()}
+            kind, prefix = match.group(1), "valid_" if match.group(1) == "valid" else ""
+            if f"{prefix}loss" in values and f"{prefix}ppl" in values:  # other criteria than these log no perplexity
+                values.setdefault(f"{prefix}nll_loss", values[f"{prefix}loss"])
+            yield kind, {name: _number(value) for name, value in values.items()}
 
 
 def training_speed(path: Path | str) -> float | None:

@@ -203,6 +203,16 @@ def test_curves(capsys, tmp_path, monkeypatch):
     )
 
 
+def test_curves_of_cross_entropy(tmp_path):
+    """Its loss is the negative log-likelihood, which fairseq does not log again."""
+    log = tmp_path / "train.log"
+    log.write_text(training_log())
+    expected = {name: curves.points(log, curves.CURVES[name]) for name in ("loss", "validation loss")}
+    log.write_text(training_log().replace("valid_nll_loss", "valid_loss").replace('"nll_loss"', '"ppl": 1, "loss"'))
+    assert {name: curves.points(log, curves.CURVES[name]) for name in expected} == expected
+    assert len(expected["loss"][0]) == 20
+
+
 def test_dollar_signs_are_no_mathematics(tmp_path):
     (tmp_path / "log").write_text(training_log())
     labels = ("lr$x_$", "$a$b")
@@ -254,6 +264,19 @@ def test_compare_without_pairs_of_gates(capsys, tmp_path):
     assert pictures(tmp_path / "f") == {"compare.params"}
 
 
+def test_compare_with_units_in_the_title(capsys, tmp_path):
+    """Parameters in millions, as a title says, stay millions; a cell that cannot be read is named."""
+    path = report(
+        tmp_path, {"params (M)": {"shaw": 3.1, "lightconv": "3.2M", "aposnet": "3.3 million", "shaw_gated": "–"}}
+    )
+    said = plot(capsys, "compare", path, "--out", tmp_path / "f")
+    assert "params (M): aposnet has '3.3 million', which is no number such as 3.1M; it is not in the picture" in said
+    assert "shaw_gated has" not in said
+    axis = (tmp_path / "f" / "compare.params.svg").read_text()
+    assert ">millions of parameters<" in axis
+    assert ">3.14<" in axis
+
+
 @pytest.mark.parametrize("text", ["", '{"test_sets": [], "systems": [], "columns": {}}'])
 def test_no_report(capsys, tmp_path, text):
     (tmp_path / "report.json").write_text(text)
@@ -269,7 +292,8 @@ def test_nothing_to_draw_scores_against(capsys, tmp_path):
 
 @pytest.mark.parametrize(
     ("fact", "number"),
-    [("3.10M", 3.1e6), ("3,100", 3100), (2815, 2815), (1.5, 1.5), ("1.2 GiB", None), ("–", None), ("1.2.3", None)],
+    [("3.10M", 3.1e6), ("3,100", 3100), (2815, 2815), (1.5, 1.5), ("1.2 GiB", None), ("–", None), ("1.2.3", None)]
+    + [("3.1e6", 3.1e6), ("3.1E+06", 3.1e6)],
 )
 def test_figures_of_columns(fact, number):
     assert score_pictures._number(fact) == number
