@@ -128,7 +128,7 @@ def _gated(content: _Report) -> dict[str, dict[bool, str]]:
     """Return systems without and with a gate, by mixer: those of :data:`INFORMATION` that are there both ways."""
     gates: dict[str, str] = content.columns.get("gate", {})
     found: dict[str, dict[bool, str]] = {}
-    archs = {get_mixer(name).arch: name for name in mixer_names()}
+    archs = {get_mixer(name).arch: name for name in mixer_names()} | {"transformer": "attention"}  # as lists call it
     for system in content.systems:
         mixer = archs.get(re.sub("_(un)?gated$", "", system))
         if mixer in INFORMATION and gates.get(system) in ("none", "gelu"):

@@ -68,14 +68,14 @@ def job(system: System, seed: int, settings: SystemsSettings, stages: Sequence[s
     return made
 
 
-def compare(settings: ComparisonSettings, name: str = "", suffix: str = "") -> Path:
+def compare(settings: ComparisonSettings, suffix: str = "") -> Path:
     """Train, average, precompute, translate, compare; return the folder of the comparison.
 
-    It is called as its systems are, unless a name is given. The suffix is put behind the names of all systems.
+    The suffix is put behind the names of the comparison and of all systems.
     """
     from posnet_fairseq.runs.comparison import ComparisonFolder
 
-    usual, systems = chosen(settings.systems, settings.mixers)
+    name, systems = chosen(settings.systems, settings.mixers)
     baselines = [baseline + suffix for baseline in baselines_of(systems, settings)]
     systems = [System(system.name + suffix, system.mixer, system.options) for system in systems]
     # Seed by seed: all systems can be compared as soon as the first is done.
@@ -84,7 +84,7 @@ def compare(settings: ComparisonSettings, name: str = "", suffix: str = "") -> P
     check_metrics(settings)
     comparison = ComparisonFolder(
         settings.data_folder,
-        settings.runs_folder / f"compare_{name or usual}_{settings.size}",
+        settings.runs_folder / f"compare_{name}{suffix}_{settings.size}",
         {system.name: [each.run for each in jobs if each.system == system.name] for system in systems},
     )
     comparison.check()
@@ -121,7 +121,7 @@ def quickstart(settings: QuickstartSettings) -> None:
     """Train, compare, and show a few translations."""
     # Runs of another length have names of their own.
     suffix = "" if settings.updates == UPDATES else f"_u{settings.updates}"
-    folder = compare(settings, f"quickstart{suffix}", suffix)
+    folder = compare(settings, suffix)
     if not settings.dry_run:
         show_samples(folder / "comparison.yaml")
 

@@ -48,10 +48,8 @@ class Model:
 
     @property
     def gate(self) -> str:
-        """The gate of its self-attention, as ``--gate`` names it, or the gates where those of layers differ."""
-        from posnet_fairseq.transformer.placement import gates_at, in_short
-
-        return in_short(gates_at(self.options, "encoder"))
+        """The gate of its self-attention, as ``--gate`` names it, or the gates of layers and sides that differ."""
+        return _self_attention_gate(self.options)
 
 
 def decoding_speed(run: Path, stage: str = "translate") -> float | None:
@@ -127,7 +125,7 @@ class ComparisonFolder:
         self.labels = {system: system for system in runs}  # in tables and pictures
 
     def check(self) -> None:
-        """Read labels, and refuse files in its place that posnet did not write, before days of training."""
+        """Read labels, and refuse other comparisons and files in its place, before days of training."""
         from posnet_eval.report import publish
         from posnet_fairseq.plots import style
 
@@ -139,6 +137,11 @@ class ComparisonFolder:
     def _read_labels(self) -> None:
         if (path := self.folder / PLAN).exists():
             given = read_yaml(path, _Labeled).systems
+            if others := [system for system in given if system not in self.runs]:
+                raise UsageError(
+                    f"{path}: the report beside it compares {listed(others)}, too. Rename its folder to keep them, or "
+                    "remove it."
+                )
             labels = given.items() if isinstance(given, dict) else ()
             self.labels |= {system: label for system, label in labels if system in self.runs and label}
             if len(set(self.labels.values())) < len(self.labels):
@@ -256,16 +259,21 @@ def _besides_mixer(cfg: Any) -> dict[str, str]:
         named["decoder_self_mixer"] = "as the encoder"
     if len({*layers["encoder_self_mixer"]}) == 1:
         named["encoder_self_mixer"] = "the same in all layers"
-    gates = {place: in_short(gates_at(cfg, place)) for place in PLACE_OPTIONS}
     of_sides = {f"{side}_{name}" for side in ("encoder", "decoder") for name in ("gate", "position_embedding")}
     names = {option.name for option in translation_model_fields()} - option_fields().keys() - of_sides
     options = {name: getattr(cfg, name) for name in names} | named
     options |= {
-        "gate": _of_both(gates["encoder"], gates["decoder"]),
-        "cross_gate": gates["cross"],
+        "gate": _self_attention_gate(cfg),
+        "cross_gate": in_short(gates_at(cfg, "cross")),
         "position_embedding": _of_both(position_kind(cfg, "encoder"), position_kind(cfg, "decoder")),
     }
     return {flag(name): str(value) for name, value in sorted(options.items())}
+
+
+def _self_attention_gate(cfg: Any) -> str:
+    from posnet_fairseq.transformer.placement import gates_at, in_short
+
+    return _of_both(*(in_short(gates_at(cfg, place)) for place in ("encoder", "decoder")))
 
 
 def _of_both(encoder: str, decoder: str) -> str:

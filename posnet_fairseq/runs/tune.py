@@ -145,9 +145,9 @@ def _write(
     trials: Trials,
     earlier: Mapping[str, _Found],
 ) -> None:
-    """Write what was found, with the trials of earlier searches; tuned.txt has the lines of `systems`."""
+    """Write what was found, with earlier searches, also of other systems; tuned.txt has the lines of `systems`."""
     folder.mkdir(parents=True, exist_ok=True)
-    content = {name: _Found(best[name], earlier[name].trials | its) for name, its in trials.items()}
+    content = {**earlier} | {name: _Found(best[name], earlier[name].trials | its) for name, its in trials.items()}
     write_lines(folder / "trials.json", [json.dumps(to_builtins(content), indent=1)])
     lines = [
         f"{system.name} {system.mixer} {system.options} {' '.join(f'{o} {v}' for o, v in best[system.name].items())}"

@@ -4,6 +4,7 @@ import base64
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from posnet_eval.report.publish import as_json
 from posnet_fairseq.cli.plot import main
 from posnet_fairseq.inference.inspection import Mixing
 from posnet_fairseq.plots import curves, matrices, of_model, score_pictures, style
+from posnet_fairseq.runs.systems import find_list, read_systems
 from support import made_up
 from support.checkpoints import checkpoint, language_model_checkpoint
 from support.commands import fails
@@ -262,6 +264,14 @@ def test_compare_without_pairs_of_gates(capsys, tmp_path):
     path = report(tmp_path, {"params": dict.fromkeys(("shaw", "lightconv"), "3,100,000")})
     assert "no mixer is in the report with and without a gate" in plot(capsys, "compare", path, "--out", tmp_path / "f")
     assert pictures(tmp_path / "f") == {"compare.params"}
+
+
+def test_gates_of_the_papers_figure():
+    """All five kinds of its Figure 2 are in the list of Table 6."""
+    systems = read_systems(find_list("table-6"))
+    gates = {system.name: "gelu" if re.search("_gated|posnet$", system.name) else "none" for system in systems}
+    found = score_pictures._gated(SimpleNamespace(systems=list(gates), columns={"gate": gates}))
+    assert list(found) == list(score_pictures.INFORMATION)
 
 
 def test_compare_with_units_in_the_title(capsys, tmp_path):

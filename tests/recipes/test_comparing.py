@@ -82,6 +82,12 @@ def test_ready_made_lists_have_options_that_their_mixers_read(path):
         assert set(re.findall(r"--\S+", system.options)) <= known, system
 
 
+def test_lists_share_the_runs_of_systems_with_the_same_name():
+    """Comparisons on one dataset train such a system once: its runs have one folder."""
+    systems = {system for path in LISTS for system in read_systems(path)}
+    assert len(systems) == len({system.name for system in systems})
+
+
 def test_lists_have_the_rows_of_the_papers_tables():
     assert {path.stem: len(read_systems(path)) for path in LISTS} == {
         "mixers": 19,
@@ -201,7 +207,10 @@ def test_what_models_differ_in_besides_the_mixer_is_said(tmp_path):
         "--encoder-self-mixer lightconv+attention (base: the same in all layers) and --gate glu+none in the encoder "
         "and gelu in the decoder (base: none).",
     ]
-    assert (models["hybrid"].gate, models["rposnet"].gate) == ("glu+none", "gelu")
+    assert (models["hybrid"].gate, models["rposnet"].gate) == (
+        "glu+none in the encoder and gelu in the decoder",
+        "gelu",
+    )
 
 
 def test_parameters_are_those_of_the_model_and_no_other_tensors(tmp_path):
@@ -362,6 +371,16 @@ def test_commands_end_with_the_recipe(tmp_path, number, work):
         recipe.send_signal(number)
     assert recipe.returncode in {-number, 128 + number}
     wait_until(lambda: not is_alive(command), "it lives on")
+
+
+def test_reports_of_other_systems_are_kept(tmp_path):
+    """Lists of one name in different folders, such as the tuned.txt of posnet-run tune."""
+    (tmp_path / "comparison.yaml").write_text("systems: {a: My Transformer, b: b, c: c}\n")
+    with pytest.raises(
+        UsageError, match=r"the report beside it compares a and c, too\. Rename its folder to keep them"
+    ):
+        comparison.ComparisonFolder(tmp_path, tmp_path, {"b": [], "d": []}).check()
+    comparison.ComparisonFolder(tmp_path, tmp_path, {system: [] for system in "abcd"}).check()
 
 
 def test_equal_labels_are_refused_before_the_training(tmp_path):

@@ -106,6 +106,17 @@ def test_a_second_search_keeps_the_trials_of_the_first(search):
     assert read_systems(folder / "tuned.txt") == [System("fouriernet", "fouriernet", "--lr 4e-3 --dropout 0.1")]
 
 
+def test_searches_of_other_systems_in_a_list_of_the_same_name_are_kept(search, tmp_path):
+    systems = tmp_path / "list.txt"
+    for name in ("first", "second"):
+        systems.write_text(f"{name} fouriernet\n")
+        folder, _ = search(systems=str(systems), mixers="", lrs="2e-3", dropouts="0.1")
+    found = json.loads((folder / "trials.json").read_text())
+    assert {name: list(its["trials"]) for name, its in found.items()} == {
+        name: [f"{name}_lr2e-3_dropout0.1_tiny_s1"] for name in ("first", "second")
+    }
+
+
 def test_a_system_keeps_options_of_its_own(search, tmp_path):
     (tmp_path / "systems.txt").write_text("plain rposnet --gate none\n")
     folder, trained = search(
