@@ -115,6 +115,17 @@ def detectable(study):
     return {row["seeds"]: row["detectable"] for row in of_bleu}
 
 
+def by_joined_sentences(study):
+    """The rows of BLEU by the number of sentences joined to a line."""
+    (rows,) = (rows for title, rows in generated(study).items() if title.startswith("BLEU by the number"))
+    return rows
+
+
+def length_of_seven(row):
+    """The length of the translations of seven sentences, in percent of the references'."""
+    return 100 * float(re.search(r"\((.+)\)", row["7"])[1])
+
+
 def multi30k():
     """The figures in the text on Multi30k, each with the words around it."""
     study, folder, bleu = read_study("multi30k"), ROOT / "results/multi30k", scores("multi30k", "BLEU")
@@ -152,13 +163,13 @@ def multi30k():
     lower = [row["95% interval"].split()[0] for row in as_good]
     assert number(lower[1]) < -0.5 < number(lower[0])
     yield f"SSRU may lose more than 0.5 BLEU: its interval begins at {lower[1]})"
-    (joined,) = (rows for title, rows in STUDIES["multi30k"].items() if title.startswith("BLEU by the number"))
+    joined = by_joined_sentences("multi30k")
     yield f"The {len(joined)} systems tested (neither baseline) have "
     one, two, five, seven = ([number(row[count]) for row in joined] for count in "1257")
     yield f"{min(one)} to {max(one)} BLEU for one, {min(two)} to {max(two)} for two"
     yield f"{min(five)} to {max(five)} for five, and {min(seven)} to {max(seven)} for seven"
     assert not {"`transformer_pos`", "`shaw`"} & {row[""] for row in joined}
-    lengths = {row[""]: 100 * float(re.search(r"\((.+)\)", row["7"])[1]) for row in joined}
+    lengths = {row[""]: length_of_seven(row) for row in joined}
     longest = lengths.pop("`mamba2`")
     least, most = min(lengths.values()), max(lengths.values())
     yield f"{least:.0f} to {most:.0f}% of the references' length, but {longest:.0f}% with `mamba2`"
@@ -186,12 +197,10 @@ def multi30k():
 
 def joined():
     """The figures in the text on trainings with joined sentences, as above."""
-    (rows,) = (rows for title, rows in generated("multi30k-joined").items() if title.startswith("BLEU by the number"))
     found = {}
-    for row in rows:
+    for row in by_joined_sentences("multi30k-joined"):
         one, two, five, seven = (number(row[count]) for count in "1257")
-        length = 100 * float(re.search(r"\((.+)\)", row["7"])[1])
-        found[row[""]] = f"{one}, {two}, {five}, and {seven} ({length:.0f}%"
+        found[row[""]] = f"{one}, {two}, {five}, and {seven} ({length_of_seven(row):.0f}%"
     yield f"Trained on one to five in a line, `rposnet` has {found.pop('`rposnet`')} of the length)"
     yield f"`transformer_pos` {found.pop('`transformer_pos`')};"
     assert not found
